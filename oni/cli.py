@@ -1,0 +1,110 @@
+"""The command line: one function per command.
+
+A new command is a function here and a line in ``COMMANDS``. Its docstring is its help; what it needs of
+``oni.recipes`` it imports inside, so that ``oni --help`` stays quick.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Annotated
+
+# Annotations are read only when typer runs: without it this module loads, and main says what is missing.
+with suppress(ModuleNotFoundError):
+    import typer
+
+__all__ = ["main"]
+
+INTERRUPTED = 130  # 128 + SIGINT, as in a shell
+
+
+def demo(
+    out: Annotated[
+        Path, typer.Option(file_okay=False, writable=True, help="Folder for the picture, made if missing.")
+    ] = Path("oni-demo"),
+    seed: Annotated[int, typer.Option(help="Seed of the random matrix.")] = 0,
+    plain: Annotated[bool, typer.Option("--plain", help="ASCII only, no colours.")] = False,
+) -> None:
+    """Watch a matrix become orthogonal step by step, as tables here and as a picture in a folder."""
+    from oni.recipes.demo import demo as run
+
+    run(out, seed, plain=plain)
+
+
+COMMANDS: dict[Callable[..., None], str] = {
+    demo: "oni demo --out pictures --seed 1",
+}
+"""Every command, with the example that its help shows."""
+
+
+def show_version(wanted: bool) -> None:
+    if wanted:
+        from oni import __version__
+
+        print("oni", __version__)
+        raise typer.Exit
+
+
+def top(
+    version: Annotated[
+        bool, typer.Option("--version", callback=show_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    """Keep the weight matrices of PyTorch networks as orthogonal as you ask for.
+
+    By Newton's iteration, from "Controllable Orthogonalization in Training DNNs" (CVPR 2020).
+    """
+
+
+def application() -> typer.Typer:
+    """All commands as typer sees them."""
+    app = typer.Typer(add_completion=False, epilog="\n\n".join(["Examples:", *COMMANDS.values()]))
+    app.callback()(top)
+    for command, example in COMMANDS.items():
+        app.command(epilog=f"Example: {example}")(command)
+    return app
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; return its exit code: 2, with a line on standard error, for what the user can mend."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        import typer.main
+
+        command = typer.main.get_command(application())
+        code = command.main(given or ["--help"], prog_name="oni", standalone_mode=False)
+    except KeyboardInterrupt:
+        code = INTERRUPTED
+    except Exception as error:
+        line = explanation(error)
+        if line is None:
+            raise
+        print("oni:", line, file=sys.stderr)
+        return 2
+    # typer turns Ctrl-C inside a command into this code.
+    if code == INTERRUPTED:
+        print("oni: interrupted", file=sys.stderr)
+    return code or 0
+
+
+def explanation(error: Exception) -> str | None:
+    """One line for an error that a user can mend, ``None`` for a bug."""
+    if isinstance(error, ModuleNotFoundError) and error.name:
+        package = error.name.partition(".")[0]
+        if package != "oni":
+            return f'this needs {package}, which is not installed: pip install "oni-torch[recipes]"'
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{error.filename}: {error.strerror}"
+    if isinstance(error, OSError | ValueError):
+        return " ".join(str(error).split())
+    # A usage error; typer keeps its class to itself.
+    if hasattr(error, "format_message"):
+        return f"{error.format_message()} (try: oni --help)"
+    return None
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""Looking at weights and models: how orthogonal they are, and what that does."""

@@ -1,0 +1,1 @@
+"""The mathematics: tensor in, tensor out."""

@@ -1,0 +1,142 @@
+r"""The iteration itself: :math:`B(S)` with :math:`B(S)\,S^{1/2}` having the stretched singular values, and its derivative.
+
+The paper's recurrence :math:`B \leftarrow \tfrac32 B - \tfrac12 B^3 S` amplifies rounding errors that do not
+commute with S and diverges in float32 after about eight steps. This is the coupled form of the same polynomial,
+
+.. math:: P_0 = S, \qquad q = \alpha(\tfrac32 I - \tfrac12 \alpha^2 P), \qquad B \leftarrow B q, \qquad P \leftarrow P q^2,
+
+with two steps taken at a time: they are one quartic in P, and a quartic is a square plus a linear rest, so
+two squarings evaluate it,
+
+.. math:: q_2(P) = \ell\,(P^2 - \tfrac32 u P + \tfrac38 u^2 I)^2 + e P + g I .
+
+An odd number of steps starts with the single one, which is linear and free.
+
+**Derivative.** B is a polynomial in the symmetric S, so its derivative :math:`E \mapsto dB[E]` is self-adjoint: the
+same recurrence on tangents is both the forward-mode derivative and, applied to the symmetrised gradient, the
+reverse-mode one. A squaring costs one product there (:math:`dX\,X` plus its transpose), a product of two
+commuting factors two.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+__all__ = ["Stage", "Trace", "accumulated", "inverse_root", "inverse_root_tangent", "product", "stages"]
+
+
+class Stage(NamedTuple):
+    """One factor of B as a polynomial in P: ``l (P^2 - h P + k)^2 + e P + g``; linear where ``l`` is 0."""
+
+    l: float  # noqa: E741  (the formula's letter)
+    h: float
+    k: float
+    e: float
+    g: float
+
+
+def stages(stretches: tuple[float, ...]) -> list[Stage]:
+    """Pair the steps up; an odd one comes first.
+
+    >>> stages((1.0, 1.0, 1.0))[1] == Stage(1 / 16, 4.5, 3.375, -8.625 / 16, 24.609375 / 16)
+    True
+    """
+    linear = [(1.5 * a, -0.5 * a**3) for a in stretches]
+    plan = []
+    if len(linear) % 2:
+        g, e = linear.pop(0)
+        plan.append(Stage(0.0, 0.0, 0.0, e, g))
+    for (a0, a1), (b0, b1) in zip(linear[::2], linear[1::2], strict=True):
+        # (a0 + a1 P)(b0 + b1 P (a0 + a1 P)^2), its leading terms completed to a square.
+        u = -a0 / a1
+        lead = b1 * a1**3
+        k = 0.375 * u * u
+        plan.append(Stage(lead, 1.5 * u, k, 3 * u * k * lead + b0 * a1 + b1 * a0**3, a0 * b0 - lead * k * k))
+    return plan
+
+
+class Trace(NamedTuple):
+    """What one stage leaves behind for the derivative."""
+
+    P: Tensor
+    X: Tensor | None
+    """The inner square's root ``P^2 - h P + k``; ``None`` for a linear stage."""
+    Q: Tensor
+    """The stage's polynomial of P."""
+    R: Tensor | None
+    """``Q^2``; ``None`` in the last stage."""
+    B: Tensor
+    """The product of the polynomials up to and including this one."""
+
+
+def inverse_root(S: Tensor, plan: list[Stage], S2: Tensor | None = None) -> list[Trace]:
+    """Evaluate B(S), which is the last trace's ``B``. ``S2`` is S squared, if known; ``plan`` must not be empty."""
+    traces: list[Trace] = []
+    P = S
+    for index, stage in enumerate(plan):
+        last = index == len(plan) - 1
+        X = R = None
+        if stage.l == 0.0:
+            Q = plus_identity(stage.e * P, stage.g)
+            if not last and S2 is not None:
+                R = plus_identity(stage.e**2 * S2 + 2 * stage.e * stage.g * P, stage.g**2)
+        else:
+            if index == 0 and S2 is not None:
+                X = plus_identity(S2 - stage.h * P, stage.k)
+            else:
+                X = plus_identity(product(P, P, plus=P, beta=-stage.h), stage.k)
+            Q = plus_identity(product(X, X, plus=P, alpha=stage.l, beta=stage.e), stage.g)
+        B = product(traces[-1].B, Q) if traces else Q
+        if not last and R is None:
+            R = product(Q, Q)
+        traces.append(Trace(P, X, Q, R, B))
+        if R is not None:
+            P = product(P, R)
+    return traces
+
+
+def inverse_root_tangent(E: Tensor, plan: list[Stage], traces: list[Trace]) -> Tensor:
+    """The derivative of B in the symmetric direction E, which is also the gradient of <E, B> with respect to S."""
+    dP, dB = E, E
+    for index, (stage, trace) in enumerate(zip(plan, traces, strict=True)):
+        if trace.X is None:
+            dQ = stage.e * dP
+        else:
+            dX = twice_symmetric_part(product(dP, trace.P, plus=dP, beta=-0.5 * stage.h))
+            dQ = twice_symmetric_part(
+                product(dX, trace.X, plus=dP, alpha=stage.l, beta=0.5 * stage.e)
+            )
+        dB = accumulated(product(dB, trace.Q), traces[index - 1].B, dQ) if index else dQ
+        if trace.R is not None:
+            dR = twice_symmetric_part(product(dQ, trace.Q))
+            dP = accumulated(product(dP, trace.R), trace.P, dR)
+    return dB
+
+
+def product(X: Tensor, Y: Tensor, *, plus: Tensor | None = None, alpha: float = 1.0, beta: float = 1.0) -> Tensor:
+    """``alpha X Y + beta plus`` in one pass, for matrices and batches of them."""
+    if plus is None:
+        return torch.matmul(X, Y)
+    if X.dim() == 2:
+        return torch.addmm(plus, X, Y, alpha=alpha, beta=beta)
+    return torch.baddbmm(plus, X, Y, alpha=alpha, beta=beta)
+
+
+def accumulated(onto: Tensor, X: Tensor, Y: Tensor) -> Tensor:
+    """``onto + X Y``, in place where no graph is recorded: ``onto`` must be a fresh tensor."""
+    if torch.is_grad_enabled():
+        return product(X, Y, plus=onto)
+    return onto.addmm_(X, Y) if onto.dim() == 2 else onto.baddbmm_(X, Y)
+
+
+def plus_identity(X: Tensor, factor: float) -> Tensor:
+    """``X + factor I``, in place: X must be a fresh tensor."""
+    X.diagonal(dim1=-2, dim2=-1).add_(factor)
+    return X
+
+
+def twice_symmetric_part(X: Tensor) -> Tensor:
+    return X + X.mT

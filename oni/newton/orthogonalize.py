@@ -1,0 +1,186 @@
+"""``orthogonalize``: the one public function, and how autograd sees it."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from oni.newton.bounding import BOUNDS
+from oni.newton.evaluation import Spec, evaluate, packed, pullback, pushforward, unpacked
+from oni.newton.matrix import checked_groups, flat_batch, grouped
+from oni.newton.precision import planned, planned_before
+from oni.newton.schedule import checked_schedule, checked_steps
+
+__all__ = ["orthogonalize"]
+
+
+def orthogonalize(
+    Z: Tensor,
+    steps: int = 5,
+    *,
+    center: bool | str = "auto",
+    bound: str = "compact",
+    groups: int = 1,
+    schedule: str = "newton",
+) -> Tensor:
+    r"""Orthogonalise the rows of a matrix (the columns, if it is tall) as far as ``steps`` says.
+
+    With the thin singular value decomposition :math:`Z_c = U \operatorname{diag}(\sigma) R^\top` of the (centred) matrix and a
+    bound :math:`\sqrt f \ge \sigma_{\max}`,
+
+    .. math:: W = U \operatorname{diag}\bigl(\varphi_T(\sigma / \sqrt f)\bigr) R^\top, \qquad
+              \varphi_{t+1} = \tfrac32 \varphi_t - \tfrac12 \varphi_t^3, \quad \varphi_0(s) = s,
+
+    evaluated by Newton's iteration on the Gram matrix of the short side, without any decomposition. Singular
+    vectors stay; singular values move towards 1 from below, so :math:`\|W\|_2 \le 1` for every ``steps``.
+
+    Args:
+        Z: the proxy, ``(n, d)`` or a batch ``(..., n, d)``; float16, bfloat16, float32 or float64. Half precision and autocast
+            regions work in float32 inside.
+        steps: the number T of Newton steps; 0 is centring and bounding alone. 5 is the paper's usual choice, 2 for
+            residual networks and GANs.
+        center: subtract each row's mean first. ``"auto"`` does where that costs no rank (n < d), ``True`` always, as
+            the paper's algorithm has it, ``False`` never. With n >= d a centred matrix can't be fully orthogonal.
+        bound: what to divide by. ``"compact"`` is the paper's :math:`\|Z_c Z_c^\top\|_F^{1/2}`, ``"frobenius"`` its simpler
+            :math:`\|Z_c\|_F`, ``"tight"`` goes beyond it: :math:`\|(Z_c Z_c^\top)^4\|_F^{1/8}` starts the singular values
+            about two steps closer to 1 for three more products of the short side (one forward, two backward).
+        groups: split the n rows into so many equal consecutive groups, and orthogonalise each alone.
+        schedule: ``"newton"`` is the map above; ``"minimax"`` stretches each step as far as :math:`\sigma_{\max} \le 1` allows, for
+            the same cost per step (see :func:`oni.steps_for` and :func:`oni.certified_range`).
+
+    Returns:
+        W, of Z's shape and dtype. ``W(c Z) = W(Z)`` for every c > 0 that keeps Z in its dtype's range. A zero matrix, or
+        constant rows once centred, give zero with zero gradient; NaN or infinity in a matrix gives NaN in all of it.
+
+    Differentiable twice and more, in forward mode, under ``torch.func`` and ``torch.compile``. ``backward()`` recomputes nothing;
+    ``create_graph=True`` recomputes the forward pass.
+
+    Any number of steps is safe (:mod:`oni.newton.precision`): float32 stays within 1e-4 of the exact map. Exact zeros
+    among the singular values stay zero up to rounding noise times the map's slope there: in float32 below 1e-4 up to 16
+    steps; beyond that the work is done in float64, where the noise is :math:`2 \cdot 10^{-16} \cdot 1.5^T`
+    (4e-11 at 30 steps, 1e-5 at 60), on devices that have float64.
+
+    >>> Z = torch.randn(64, 256, generator=torch.Generator().manual_seed(0))
+    >>> [round(float(oni.orthogonality(oni.orthogonalize(Z, steps)).row), 2) for steps in (0, 2, 5, 8)]
+    [7.12, 4.8, 0.4, 0.0]
+
+    Reference: Huang et al., *Controllable Orthogonalization in Training DNNs*, CVPR 2020.
+    """
+    checked_input(Z)
+    steps = checked_steps(steps)
+    checked_schedule(schedule)
+    if not isinstance(bound, str) or bound not in BOUNDS:
+        raise ValueError(f"bound must be one of {', '.join(map(repr, BOUNDS))}, got {bound!r}")
+    if not (isinstance(center, bool) or (isinstance(center, str) and center == "auto")):
+        raise ValueError(f'center must be True, False or "auto", got {center!r}')
+    n, d = Z.shape[-2:]
+    groups = checked_groups(groups, n)
+    if Z.numel() == 0:
+        return Z.clone()
+    rows = n // groups
+    if center == "auto":
+        center = rows < d
+    # torch.compile warns of cached functions; it traces this once anyway.
+    plan = planned if torch.compiler.is_compiling() else planned_before
+    dtype, specs = plan(schedule, steps, Z.dtype, Z.device.type, bound, bool(center))
+    A = flat_batch(grouped(Z.to(dtype), groups))
+    with full_precision(Z.device.type):
+        for spec in specs:
+            A = _evaluate(A, spec)
+    return A.reshape(Z.shape).to(Z.dtype)
+
+
+def checked_input(Z: Tensor) -> None:
+    if not isinstance(Z, Tensor):
+        raise TypeError(f"Z must be a torch.Tensor, got {type(Z).__name__}; pass torch.as_tensor(Z)")
+    if Z.dtype not in (torch.float16, torch.bfloat16, torch.float32, torch.float64):
+        raise TypeError(
+            f"Z must be float16, bfloat16, float32 or float64, got {Z.dtype}; convert it first, e.g. Z.float()"
+        )
+    if Z.dim() < 2:
+        raise ValueError(
+            f"Z must be a matrix (n, d) or a batch (..., n, d), got shape {tuple(Z.shape)}; "
+            "reshape it so that each row is one filter, e.g. Z.unsqueeze(0)"
+        )
+
+
+def full_precision(device_type: str) -> Any:
+    """Switch autocast off inside, if it is on."""
+    if torch.is_autocast_enabled(device_type):
+        return torch.autocast(device_type, enabled=False)
+    return contextlib.nullcontext()
+
+
+class _Orthogonalize(torch.autograd.Function):
+    """Forward and hand-written backward. The intermediates are outputs, as saved tensors must be inputs or outputs
+    for ``torch.func``, saved-tensor hooks and the garbage collector to see them."""
+
+    @staticmethod
+    def forward(Z: Tensor, spec: Spec) -> tuple[Tensor, ...]:
+        return packed(evaluate(Z, spec))
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Spec], output: tuple[Tensor, ...]) -> None:
+        Z, ctx.spec = inputs
+        ctx.mark_non_differentiable(*output[1:])
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(Z, *output[1:])
+
+    @staticmethod
+    def backward(ctx: Any, G: Tensor | None, *_: None) -> tuple[Tensor | None, None]:
+        if G is None:
+            return None, None
+        Z, *saved = ctx.saved_tensors
+        spec = ctx.spec
+        with full_precision(Z.device.type):
+            if torch.is_grad_enabled() and not torch.compiler.is_compiling():
+                # create_graph: saved intermediates are constants to autograd, so compute them again from Z.
+                of = evaluate(Z, spec)
+            else:
+                of = unpacked((G, *saved), spec)
+            return pullback(G, of, spec), None
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[int | None, None], Z: Tensor, spec: Spec) -> tuple[Any, Any]:
+        Z = Z.movedim(in_dims[0], 0)
+        output = _evaluate_saving(flat_batch(Z), spec)
+        if Z.dim() == 4:
+            output = tuple(tensor.unflatten(0, Z.shape[:2]) for tensor in output)
+        return output, (0,) * len(output)
+
+
+class _OrthogonalizeWithTangents(_Orthogonalize):
+    """Forward-mode as well. Apart because ``torch.compile`` takes no function that has a jvp."""
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Spec], output: tuple[Tensor, ...]) -> None:
+        _Orthogonalize.setup_context(ctx, inputs, output)
+        ctx.save_for_forward(inputs[0])
+
+    @staticmethod
+    def jvp(ctx: Any, dZ: Tensor | None, _: None) -> tuple[Tensor | None, ...]:
+        (Z,) = ctx.saved_tensors
+        of = evaluate(Z, ctx.spec)
+        rest = len(packed(of)) - 1
+        with full_precision(Z.device.type):
+            return (None if dZ is None else pushforward(dZ, of, ctx.spec), *(None,) * rest)
+
+
+# torch binds the arguments of every call by signature, and reads the signature anew each time unless it finds it here.
+_Orthogonalize.forward.__signature__ = inspect.signature(_Orthogonalize.forward)  # type: ignore[attr-defined]
+
+
+def _evaluate_saving(Z: Tensor, spec: Spec) -> tuple[Tensor, ...]:
+    kind = _Orthogonalize if torch.compiler.is_compiling() else _OrthogonalizeWithTangents
+    output: tuple[Tensor, ...] = kind.apply(Z, spec)
+    return output
+
+
+def _evaluate(Z: Tensor, spec: Spec) -> Tensor:
+    if Z.requires_grad and torch.is_grad_enabled():
+        return _evaluate_saving(Z, spec)[0]
+    return evaluate(Z, spec).W

@@ -1,0 +1,130 @@
+r"""What everything else is measured against: slow, plain, independent of the fast path.
+
+* :func:`oracle`: the definition. A float64 singular value decomposition whose values go through the scalar map.
+* :func:`direct`: :math:`W \leftarrow \tfrac32 W - \tfrac12 W W^\top W`, differentiable and stable; the gradient oracle.
+* :func:`literal`: the paper's Algorithms 1 and 2 to the letter, which lose accuracy after about eight steps.
+* :func:`printed_backward`: the paper's backward formulas, with its centring gradient as printed or corrected.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from oni.newton.matrix import grouped
+from oni.newton.schedule import stretches
+
+__all__ = ["direct", "literal", "oracle", "printed_backward"]
+
+# The bounds as Schatten norms of the matrix itself (bounding.py has them as norms of the Gram matrix).
+SCHATTEN_ORDER = {"frobenius": 2, "compact": 4, "tight": 16}
+
+
+def oracle(
+    Z: Tensor,
+    steps: int = 5,
+    *,
+    center: bool = False,
+    bound: str = "compact",
+    groups: int = 1,
+    schedule: str = "newton",
+) -> Tensor:
+    r"""The definition, in float64: :math:`U \operatorname{diag}(\varphi_T(\sigma / \sqrt f)) R^\top`.
+
+    Singular values below the float64 rounding error of the decomposition count as zero, as they are
+    zero or meaningless, and a long schedule would lift them.
+    """
+    A = grouped(Z.detach().double(), groups)
+    if center:
+        A = A - A.mean(-1, keepdim=True)
+    U, sigma, Rh = torch.linalg.svd(A, full_matrices=False)
+    noise = sigma[..., :1] * max(A.shape[-2:]) * torch.finfo(torch.float64).eps
+    # Centring itself leaves noise of the size of the mean it removed.
+    noise = torch.maximum(noise, Z.detach().double().abs().amax() * 4 * torch.finfo(torch.float64).eps)
+    sigma = torch.where(sigma > noise, sigma, 0.0)
+    f = torch.linalg.vector_norm(sigma, ord=SCHATTEN_ORDER[bound], dim=-1, keepdim=True)
+    s = sigma / torch.where(f == 0, 1.0, f)
+    for stretch in stretches(schedule, steps):
+        s = stretch * s
+        s = 1.5 * s - 0.5 * s**3
+    return (U @ (s[..., None] * Rh)).reshape(Z.shape)
+
+
+def direct(
+    Z: Tensor,
+    steps: int = 5,
+    *,
+    center: bool = False,
+    bound: str = "compact",
+    groups: int = 1,
+    schedule: str = "newton",
+) -> Tensor:
+    """The same map in its simplest stable form, in Z's own precision, differentiable by autograd."""
+    W = grouped(Z, groups)
+    if center:
+        W = W - W.mean(-1, keepdim=True)
+    M = W @ W.mT if W.shape[-2] <= W.shape[-1] else W.mT @ W
+    power = torch.linalg.matrix_power(M, SCHATTEN_ORDER[bound] // 2)
+    f = power.diagonal(dim1=-2, dim2=-1).sum(-1)[..., None, None] ** (2 / SCHATTEN_ORDER[bound])
+    W = W / f.sqrt()
+    for stretch in stretches(schedule, steps):
+        W = stretch * W
+        W = 1.5 * W - 0.5 * (W @ W.mT @ W if W.shape[-2] <= W.shape[-1] else W @ (W.mT @ W))
+    return W.reshape(Z.shape)
+
+
+def literal(Z: Tensor, steps: int = 5, *, center: bool = True, bound: str = "compact") -> Tensor:
+    r"""The paper to the letter: :math:`B \leftarrow \tfrac32 B - \tfrac12 B^3 S` on the n x n Gram matrix.
+
+    Algorithm 1 is ``center=False, bound="frobenius"``, Algorithm 2 is the default.
+    """
+    if center:
+        Z = Z - Z.mean(-1, keepdim=True)
+    norm = torch.linalg.matrix_norm(Z) if bound == "frobenius" else torch.linalg.matrix_norm(Z @ Z.mT).sqrt()
+    V = Z / norm[..., None, None]
+    S = V @ V.mT
+    B = torch.eye(Z.shape[-2], dtype=Z.dtype, device=Z.device)
+    for _ in range(steps):
+        B = 1.5 * B - 0.5 * B @ B @ B @ S
+    return B @ V
+
+
+def printed_backward(
+    Z: Tensor,
+    G: Tensor,
+    steps: int = 5,
+    *,
+    center: bool = True,
+    bound: str = "compact",
+    centring_gradient: str = "corrected",
+) -> Tensor:
+    r"""The paper's backward formulas for one matrix Z (n, d), given G = dL/dW.
+
+    ``centring_gradient="printed"`` multiplies by :math:`\tfrac1d 1 1^\top` from the left, as the appendix has it;
+    ``"corrected"`` from the right, which removes row means. The saved :math:`B_t` must include :math:`B_0 = I`.
+    """
+    n, d = Z.shape
+    Zc = Z - Z.mean(-1, keepdim=True) if center else Z
+    M = Zc @ Zc.mT
+    delta = Zc.norm() if bound == "frobenius" else M.norm().sqrt()
+    V = Zc / delta
+    S = V @ V.mT
+    B = [torch.eye(n, dtype=Z.dtype)]
+    for _ in range(steps):
+        B.append(1.5 * B[-1] - 0.5 * B[-1] @ B[-1] @ B[-1] @ S)
+
+    dB, dS = G @ V.mT, torch.zeros_like(S)
+    for b in reversed(B[:-1]):
+        dS = dS - 0.5 * (b @ b @ b).mT @ dB
+        dB = 1.5 * dB - 0.5 * (dB @ (b @ b @ S).mT + (b @ b).mT @ dB @ S.mT + b.mT @ dB @ (b @ S).mT)
+    dV = B[-1].mT @ G + (dS + dS.mT) @ V
+    if bound == "frobenius":
+        dZc = (dV - (dV * Zc).sum() / delta**2 * Zc) / delta
+    else:
+        dM = -(dV * Zc).sum() / (2 * delta**5) * M
+        dZc = dV / delta + (dM + dM.mT) @ Zc
+    if not center:
+        return dZc
+    if centring_gradient == "printed":
+        return dZc - torch.ones(n, n, dtype=Z.dtype) @ dZc / d
+    return dZc - dZc.mean(-1, keepdim=True)
