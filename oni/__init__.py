@@ -1,7 +1,7 @@
 """Train neural networks whose weight matrices are as orthogonal as you ask for.
 
-Controllable orthogonalisation by Newton's iteration (Huang et al., CVPR 2020): each weight W is computed from a proxy Z, and the
-number of steps decides how far its singular values are pushed towards 1.
+Controllable orthogonalisation by Newton's iteration (Huang et al., CVPR 2020): each weight W is computed from a
+proxy Z, and the number of steps decides how far its singular values are pushed towards 1.
 
 >>> import torch, oni
 >>> W = oni.orthogonalize(torch.randn(64, 256), steps=10)

@@ -34,8 +34,30 @@ def demo(
     run(out, seed, plain=plain)
 
 
+def bench(
+    what: Annotated[str, typer.Argument(help="What to measure: matrices.")] = "matrices",
+    seconds: Annotated[float, typer.Option(help="Time for each case.")] = 10.0,
+    quick: Annotated[bool, typer.Option("--quick", help="A look in a few seconds, at small cases.")] = False,
+    cases: Annotated[
+        str | None, typer.Option(metavar="GLOB", help="Only the cases of such a name, e.g. '256x*'.")
+    ] = None,
+    threads: Annotated[int | None, typer.Option(help="Threads for torch; its own choice otherwise.")] = None,
+    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+    json: Annotated[
+        Path | None, typer.Option(metavar="FILE", dir_okay=False, help="Write every number here as well.")
+    ] = None,
+    plain: Annotated[bool, typer.Option("--plain", help="ASCII only, no colours.")] = False,
+) -> None:
+    """Measure speed and memory on this machine, beside every other way to do the same."""
+    from oni.bench.session import run
+    from oni.bench.settings import Settings
+
+    raise typer.Exit(run(Settings(what, seconds, quick, cases, threads, device, json, plain)))
+
+
 COMMANDS: dict[Callable[..., None], str] = {
     demo: "oni demo --out pictures --seed 1",
+    bench: "oni bench --cases '256x*' --json bench.json",
 }
 """Every command, with the example that its help shows."""
 

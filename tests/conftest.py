@@ -4,7 +4,7 @@ import pytest
 import torch
 from hypothesis import HealthCheck, settings
 
-# Shared machines are slow at odd moments, so no deadline; derandomised, so that a failure is there for the next person too.
+# Shared machines are slow at odd moments, so no deadline; derandomised, so that the next person meets a failure too.
 settings.register_profile(
     "oni", max_examples=60, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
 )

@@ -49,7 +49,9 @@ def _distance_from_identity(M: Tensor) -> Tensor:
 
 def checked_matrix(W: Tensor) -> Tensor:
     if not isinstance(W, Tensor) or not W.is_floating_point():
-        raise TypeError(f"W must be a tensor of real floating-point numbers, got {getattr(W, 'dtype', type(W).__name__)}")
+        raise TypeError(
+            f"W must be a tensor of real floating-point numbers, got {getattr(W, 'dtype', type(W).__name__)}"
+        )
     if W.dim() < 2:
         raise ValueError(f"W must have shape (..., n, d), got {tuple(W.shape)}; a vector is W.unsqueeze(0)")
     return W.detach().double()

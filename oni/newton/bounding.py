@@ -23,7 +23,7 @@ from torch import Tensor
 
 from oni.newton.iteration import product
 
-__all__ = ["BOUNDS", "Bounded", "bounded", "centred", "power_of_two_scale", "slope_of_log_bound"]
+__all__ = ["BOUNDS", "Bounded", "bounded", "centred", "power_of_two_scale", "slope_of_log_bound", "trace"]
 
 BOUNDS = ("frobenius", "compact", "tight")
 
@@ -44,11 +44,14 @@ def power_of_two_scale(Z: Tensor) -> Tensor:
 
 
 def centred(Z: Tensor) -> Tensor:
-    """Subtract each row's mean, in place: Z must be a fresh tensor.
+    """Subtract each row's mean, in place where no graph is recorded: Z must be a fresh tensor.
 
     Subtracting the first column beforehand makes constant rows exactly zero (a rounded mean would leave noise, which
     the scale-free bound would blow up to a full-sized answer) and keeps precision where the mean dwarfs the spread.
     """
+    if torch.is_grad_enabled():
+        Z = Z - Z[..., :1]
+        return Z - Z.mean(-1, keepdim=True)
     Z = Z.sub_(Z[..., :1].clone())
     return Z.sub_(Z.mean(-1, keepdim=True))
 
@@ -68,10 +71,7 @@ def bounded(M: Tensor, bound: str | None) -> Bounded:
     """Divide the Gram matrix M, a fresh tensor, by its bound; ``None`` leaves it as it is."""
     if bound is None:
         return Bounded(M, torch.ones_like(M[..., :1, :1]))
-    if bound == "frobenius":
-        f = M.diagonal(dim1=-2, dim2=-1).sum(-1)[..., None, None]
-    else:
-        f = frobenius_norm(M)
+    f = trace(M) if bound == "frobenius" else frobenius_norm(M)
     # Zero matrices: S = 0 / tiny, and the factor 0 keeps both the result and its gradient at zero.
     zero, f = f == 0, f.clamp_min(torch.finfo(f.dtype).tiny)
     root = f.rsqrt().masked_fill(zero, 0.0)
@@ -97,6 +97,11 @@ def slope_of_log_bound(at: Bounded, bound: str | None) -> Tensor | None:
     assert at.S4 is not None
     # f = (tr M^8)^(1/8), and tr S^8 = 1.
     return product(at.S4, product(at.S2, at.S))
+
+
+def trace(M: Tensor) -> Tensor:
+    """The trace of each matrix, shape (..., 1, 1)."""
+    return M.diagonal(dim1=-2, dim2=-1).sum(-1)[..., None, None]
 
 
 def frobenius_norm(M: Tensor) -> Tensor:

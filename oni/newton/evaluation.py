@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from oni.newton.bounding import Bounded, bounded, centred, power_of_two_scale, slope_of_log_bound
+from oni.newton.bounding import Bounded, bounded, centred, power_of_two_scale, slope_of_log_bound, trace
 from oni.newton.iteration import (
     Stage,
     Trace,
@@ -81,12 +81,16 @@ def pullback(G: Tensor, of: Evaluation, spec: Spec) -> Tensor:
         outside = factor * B
         dZ = product(G, outside) if tall else product(outside, G)
     else:
-        inside = -0.5 * E2.diagonal(dim1=-2, dim2=-1).sum(-1)[..., None, None] * N
+        assert N is not None, "without steps there is always a bound"
+        inside = -0.5 * trace(E2) * N
         dZ = factor * G
     small = factor * at.root**2
     inside = small * inside if torch.is_grad_enabled() else inside.mul_(small)
     dZ = accumulated(dZ, A, inside) if tall else accumulated(dZ, inside, A)
-    return dZ.sub_(dZ.mean(-1, keepdim=True)) if spec.center else dZ
+    if not spec.center:
+        return dZ
+    mean = dZ.mean(-1, keepdim=True)
+    return dZ - mean if torch.is_grad_enabled() else dZ.sub_(mean)
 
 
 def pushforward(dZ: Tensor, of: Evaluation, spec: Spec) -> Tensor:
@@ -117,9 +121,9 @@ def packed(of: Evaluation) -> tuple[Tensor, ...]:
     """The evaluation as distinct tensors, W first."""
     tensors = [of.W, of.scale, of.A, of.at.S, of.at.root]
     tensors += [power for power in (of.at.S2, of.at.S4) if power is not None]
-    for index, trace in enumerate(of.traces):
+    for index, (P, X, Q, R, B) in enumerate(of.traces):
         # The first stage's P is S and its B is Q.
-        own = (trace.X, trace.Q, trace.R) if index == 0 else (trace.P, trace.X, trace.Q, trace.R, trace.B)
+        own = (P, X, Q, R, B) if index else (X, Q, R)
         tensors += [tensor for tensor in own if tensor is not None]
     return tuple(tensors)
 

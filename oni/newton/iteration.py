@@ -1,9 +1,9 @@
-r"""The iteration itself: :math:`B(S)` with :math:`B(S)\,S^{1/2}` having the stretched singular values, and its derivative.
+r"""The iteration itself: B(S), by which the bounded matrix is multiplied, and its derivative.
 
 The paper's recurrence :math:`B \leftarrow \tfrac32 B - \tfrac12 B^3 S` amplifies rounding errors that do not
 commute with S and diverges in float32 after about eight steps. This is the coupled form of the same polynomial,
 
-.. math:: P_0 = S, \qquad q = \alpha(\tfrac32 I - \tfrac12 \alpha^2 P), \qquad B \leftarrow B q, \qquad P \leftarrow P q^2,
+.. math:: P_0 = S, \quad q = \alpha(\tfrac32 I - \tfrac12 \alpha^2 P), \quad B \leftarrow B q, \quad P \leftarrow P q^2,
 
 with two steps taken at a time: they are one quartic in P, and a quartic is a square plus a linear rest, so
 two squarings evaluate it,
@@ -106,9 +106,7 @@ def inverse_root_tangent(E: Tensor, plan: list[Stage], traces: list[Trace]) -> T
             dQ = stage.e * dP
         else:
             dX = twice_symmetric_part(product(dP, trace.P, plus=dP, beta=-0.5 * stage.h))
-            dQ = twice_symmetric_part(
-                product(dX, trace.X, plus=dP, alpha=stage.l, beta=0.5 * stage.e)
-            )
+            dQ = twice_symmetric_part(product(dX, trace.X, plus=dP, alpha=stage.l, beta=0.5 * stage.e))
         dB = accumulated(product(dB, trace.Q), traces[index - 1].B, dQ) if index else dQ
         if trace.R is not None:
             dR = twice_symmetric_part(product(dQ, trace.Q))

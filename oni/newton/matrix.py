@@ -13,15 +13,15 @@ def is_tall(n: int, d: int) -> bool:
 
 
 def checked_groups(groups: int, n: int) -> int:
+    """``groups`` itself, if it splits n rows evenly."""
     if isinstance(groups, bool) or not isinstance(groups, int):
         raise TypeError(
-            f"groups must be a whole number, got {groups!r} of type {type(groups).__name__}; pass groups=1 for one group"
+            f"groups must be a whole number, got {groups!r} of type {type(groups).__name__}; "
+            "pass groups=1 for one group"
         )
     if groups < 1 or n % groups:
         divisors = [k for k in range(1, n + 1) if n % k == 0]
-        raise ValueError(
-            f"groups must divide the {n} rows of Z into equal parts, got {groups}; pass one of {divisors}"
-        )
+        raise ValueError(f"groups must divide the {n} rows of Z into equal parts, got {groups}; pass one of {divisors}")
     return groups
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
@@ -29,8 +30,8 @@ def orthogonalize(
 ) -> Tensor:
     r"""Orthogonalise the rows of a matrix (the columns, if it is tall) as far as ``steps`` says.
 
-    With the thin singular value decomposition :math:`Z_c = U \operatorname{diag}(\sigma) R^\top` of the (centred) matrix and a
-    bound :math:`\sqrt f \ge \sigma_{\max}`,
+    With the thin singular value decomposition :math:`Z_c = U \operatorname{diag}(\sigma) R^\top` of the (centred)
+    matrix and a bound :math:`\sqrt f \ge \sigma_{\max}`,
 
     .. math:: W = U \operatorname{diag}\bigl(\varphi_T(\sigma / \sqrt f)\bigr) R^\top, \qquad
               \varphi_{t+1} = \tfrac32 \varphi_t - \tfrac12 \varphi_t^3, \quad \varphi_0(s) = s,
@@ -39,31 +40,33 @@ def orthogonalize(
     vectors stay; singular values move towards 1 from below, so :math:`\|W\|_2 \le 1` for every ``steps``.
 
     Args:
-        Z: the proxy, ``(n, d)`` or a batch ``(..., n, d)``; float16, bfloat16, float32 or float64. Half precision and autocast
-            regions work in float32 inside.
+        Z: the proxy, ``(n, d)`` or a batch ``(..., n, d)``; float16, bfloat16, float32 or float64. Half precision and
+            autocast regions work in float32 inside.
         steps: the number T of Newton steps; 0 is centring and bounding alone. 5 is the paper's usual choice, 2 for
             residual networks and GANs.
         center: subtract each row's mean first. ``"auto"`` does where that costs no rank (n < d), ``True`` always, as
             the paper's algorithm has it, ``False`` never. With n >= d a centred matrix can't be fully orthogonal.
-        bound: what to divide by. ``"compact"`` is the paper's :math:`\|Z_c Z_c^\top\|_F^{1/2}`, ``"frobenius"`` its simpler
-            :math:`\|Z_c\|_F`, ``"tight"`` goes beyond it: :math:`\|(Z_c Z_c^\top)^4\|_F^{1/8}` starts the singular values
-            about two steps closer to 1 for three more products of the short side (one forward, two backward).
+        bound: what to divide by. ``"compact"`` is the paper's :math:`\|Z_c Z_c^\top\|_F^{1/2}`, ``"frobenius"`` its
+            simpler :math:`\|Z_c\|_F`, ``"tight"`` goes beyond it: :math:`\|(Z_c Z_c^\top)^4\|_F^{1/8}` starts the
+            singular values of a Gaussian Z about two steps closer to 1, for three more products of the short side
+            (one forward, two backward).
         groups: split the n rows into so many equal consecutive groups, and orthogonalise each alone.
-        schedule: ``"newton"`` is the map above; ``"minimax"`` stretches each step as far as :math:`\sigma_{\max} \le 1` allows, for
-            the same cost per step (see :func:`oni.steps_for` and :func:`oni.certified_range`).
+        schedule: ``"newton"`` is the map above; ``"minimax"`` stretches each step as far as :math:`\sigma_{\max} \le 1`
+            allows, for the same cost per step (see :func:`oni.steps_for` and :func:`oni.certified_range`).
 
     Returns:
-        W, of Z's shape and dtype. ``W(c Z) = W(Z)`` for every c > 0 that keeps Z in its dtype's range. A zero matrix, or
-        constant rows once centred, give zero with zero gradient; NaN or infinity in a matrix gives NaN in all of it.
+        W, of Z's shape and dtype. ``W(c Z) = W(Z)`` for every c > 0 that keeps Z in its dtype's range. A zero matrix,
+        or constant rows once centred, give zero with zero gradient; NaN or infinity in a matrix gives NaN in all of it.
 
-    Differentiable twice and more, in forward mode, under ``torch.func`` and ``torch.compile``. ``backward()`` recomputes nothing;
-    ``create_graph=True`` recomputes the forward pass.
+    Differentiable twice and more, in forward mode, under ``torch.func`` and ``torch.compile``. ``backward()``
+    recomputes nothing; ``create_graph=True`` recomputes the forward pass.
 
     Any number of steps is safe (:mod:`oni.newton.precision`): float32 stays within 1e-4 of the exact map. Exact zeros
     among the singular values stay zero up to rounding noise times the map's slope there: in float32 below 1e-4 up to 16
     steps; beyond that the work is done in float64, where the noise is :math:`2 \cdot 10^{-16} \cdot 1.5^T`
     (4e-11 at 30 steps, 1e-5 at 60), on devices that have float64.
 
+    >>> import oni
     >>> Z = torch.randn(64, 256, generator=torch.Generator().manual_seed(0))
     >>> [round(float(oni.orthogonality(oni.orthogonalize(Z, steps)).row), 2) for steps in (0, 2, 5, 8)]
     [7.12, 4.8, 0.4, 0.0]
@@ -108,16 +111,18 @@ def checked_input(Z: Tensor) -> None:
         )
 
 
-def full_precision(device_type: str) -> Any:
-    """Switch autocast off inside, if it is on."""
-    if torch.is_autocast_enabled(device_type):
+def full_precision(device_type: str) -> AbstractContextManager[object]:
+    """Switch autocast off inside, if it is on or, for a backward that torch.compile traces, might be."""
+    if torch.is_autocast_enabled(device_type) or torch.compiler.is_compiling():
         return torch.autocast(device_type, enabled=False)
     return contextlib.nullcontext()
 
 
 class _Orthogonalize(torch.autograd.Function):
-    """Forward and hand-written backward. The intermediates are outputs, as saved tensors must be inputs or outputs
-    for ``torch.func``, saved-tensor hooks and the garbage collector to see them."""
+    """Forward and hand-written backward.
+
+    The intermediates are outputs, as saved tensors must be inputs or outputs for ``torch.func`` to see them.
+    """
 
     @staticmethod
     def forward(Z: Tensor, spec: Spec) -> tuple[Tensor, ...]:
@@ -145,7 +150,7 @@ class _Orthogonalize(torch.autograd.Function):
             return pullback(G, of, spec), None
 
     @staticmethod
-    def vmap(info: Any, in_dims: tuple[int | None, None], Z: Tensor, spec: Spec) -> tuple[Any, Any]:
+    def vmap(info: Any, in_dims: tuple[int, None], Z: Tensor, spec: Spec) -> tuple[Any, Any]:
         Z = Z.movedim(in_dims[0], 0)
         output = _evaluate_saving(flat_batch(Z), spec)
         if Z.dim() == 4:

@@ -1,4 +1,4 @@
-"""Invariants 1-6: the scalar map that everything else evaluates. Expected values are printed to six digits, hence 1e-6."""
+"""Invariants 1-6: the scalar map that all else evaluates. Expected values are printed to six digits, hence 1e-6."""
 
 import math
 

@@ -32,9 +32,7 @@ def test_7_diagonal(bound, steps, diagonal):
 def test_8_centring_a_square_may_cost_its_rank(bound, steps):
     Z = torch.diag(tensor([3.0, 4.0], dtype=f64))
     expected = tensor([[0.42426407, -0.42426407], [-0.56568542, 0.56568542]], dtype=f64)
-    torch.testing.assert_close(
-        oni.orthogonalize(Z, steps, center=True, bound=bound), expected, **EIGHT_DIGITS
-    )
+    torch.testing.assert_close(oni.orthogonalize(Z, steps, center=True, bound=bound), expected, **EIGHT_DIGITS)
 
 
 def test_9_two_by_four():
@@ -53,9 +51,7 @@ def test_9_two_by_four():
     ]
     torch.testing.assert_close(compact, tensor(expected, dtype=f64), **EIGHT_DIGITS)
 
-    torch.testing.assert_close(
-        oni.spectrum(Z - Z.mean(1, keepdim=True)), tensor([3.0, 1.0], dtype=f64), **EIGHT_DIGITS
-    )
+    torch.testing.assert_close(oni.spectrum(Z - Z.mean(1, keepdim=True)), tensor([3.0, 1.0], dtype=f64), **EIGHT_DIGITS)
     both = oni.orthogonalize(Z, 1, center=True)
     expected = [
         [-0.49999297, -0.24005985, 0.24005985, 0.49999297],

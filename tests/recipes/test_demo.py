@@ -116,8 +116,7 @@ def test_the_tables_hold_the_numbers(found, ascii_only):
     sigmas = [found[0].sigma, found[4].sigma]
     steps = range(demo.STEPS + 1)
     assert rows == [[str(t), *(f"{trajectory.delta[t]:.3f}" for trajectory in found)] for t in steps] + [
-        [str(t), *(f"{value:.3f}" for s in sigmas for value in (s[t].min(), s[t].median(), s[t].max()))]
-        for t in steps
+        [str(t), *(f"{value:.3f}" for s in sigmas for value in (s[t].min(), s[t].median(), s[t].max()))] for t in steps
     ]
 
 

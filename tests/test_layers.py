@@ -1,0 +1,59 @@
+"""The layers of the package: each imports only from those before it, and the public surface is what the README says."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import oni
+
+PACKAGE = Path(oni.__file__).parent
+# A layer may import itself and those to its left. `oni` alone is the public surface, for what stands on it.
+LAYERS = ["newton", "diagnostics", "nn", "models", "baselines", "recipes", "bench", "cli"]
+ON_TOP = {"recipes", "bench", "cli"}
+
+
+def modules():
+    return sorted(path for path in PACKAGE.rglob("*.py") if path.name != "__init__.py" or path.parent != PACKAGE)
+
+
+def layer(path):
+    return path.relative_to(PACKAGE).with_suffix("").parts[0]
+
+
+def imported(path):
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: imports are absolute here"
+            yield node.module
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+@pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_no_arrow_points_up(path):
+    own = LAYERS.index(layer(path))
+    for name in imported(path):
+        parts = name.split(".")
+        if parts[0] != "oni":
+            if layer(path) not in ON_TOP:
+                assert parts[0] == "torch" or parts[0] in STANDARD_LIBRARY, f"only torch below {ON_TOP}: {name}"
+            continue
+        if len(parts) == 1 or parts[1] not in LAYERS:
+            assert layer(path) in ON_TOP, f"{path} imports the public surface, which stands on it"
+        else:
+            assert LAYERS.index(parts[1]) <= own, f"{path} imports {name}, a layer above it"
+
+
+def test_every_folder_has_its_layer():
+    assert {layer(path) for path in modules()} <= set(LAYERS)
+
+
+def test_public_names():
+    assert sorted(oni.__all__) == oni.__all__
+    for name in oni.__all__:
+        assert getattr(oni, name).__doc__, name
+
+
+STANDARD_LIBRARY = set(__import__("sys").stdlib_module_names)
