@@ -11,17 +11,31 @@ True
 
 from importlib.metadata import version
 
+from oni import nn
 from oni.diagnostics.spectrum import Orthogonality, orthogonality, spectrum
+from oni.models.bake import bake
+from oni.models.cache import cached
+from oni.models.convert import convert
+from oni.models.initialise import init_scale
+from oni.models.summary import summary
 from oni.newton.orthogonalize import orthogonalize
 from oni.newton.schedule import certified_range, steps_for
+from oni.nn.parametrization import orthogonal
 
 __version__ = version("oni-torch")
 
 __all__ = [
     "Orthogonality",
+    "bake",
+    "cached",
     "certified_range",
+    "convert",
+    "init_scale",
+    "nn",
+    "orthogonal",
     "orthogonality",
     "orthogonalize",
     "spectrum",
     "steps_for",
+    "summary",
 ]

@@ -1,6 +1,7 @@
 """The layers of the package: each imports only from those before it, and the public surface is what the README says."""
 
 import ast
+import sys
 from pathlib import Path
 
 import pytest
@@ -21,8 +22,10 @@ def layer(path):
     return path.relative_to(PACKAGE).with_suffix("").parts[0]
 
 
-def imported(path):
-    for node in ast.walk(ast.parse(path.read_text())):
+def imported(path, *, at_once=False):
+    """What a file imports, or only what it imports as soon as it is imported itself."""
+    tree = ast.parse(path.read_text())
+    for node in tree.body if at_once else ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -37,13 +40,18 @@ def test_no_arrow_points_up(path):
     for name in imported(path):
         parts = name.split(".")
         if parts[0] != "oni":
-            if layer(path) not in ON_TOP:
-                assert parts[0] == "torch" or parts[0] in STANDARD_LIBRARY, f"only torch below {ON_TOP}: {name}"
             continue
         if len(parts) == 1 or parts[1] not in LAYERS:
             assert layer(path) in ON_TOP, f"{path} imports the public surface, which stands on it"
         else:
             assert LAYERS.index(parts[1]) <= own, f"{path} imports {name}, a layer above it"
+
+
+@pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_the_core_needs_torch_alone(path):
+    if layer(path) not in ON_TOP:
+        for name in imported(path, at_once=True):
+            assert name.split(".")[0] in {"oni", "torch", *sys.stdlib_module_names}, name
 
 
 def test_every_folder_has_its_layer():
@@ -54,6 +62,3 @@ def test_public_names():
     assert sorted(oni.__all__) == oni.__all__
     for name in oni.__all__:
         assert getattr(oni, name).__doc__, name
-
-
-STANDARD_LIBRARY = set(__import__("sys").stdlib_module_names)

@@ -2,9 +2,47 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import NamedTuple
+
 from torch import Tensor
 
-__all__ = ["checked_groups", "flat_batch", "grouped", "is_tall"]
+__all__ = ["Layout", "checked_groups", "flat_batch", "grouped", "is_tall"]
+
+
+class Layout(NamedTuple):
+    """How a weight is a matrix, or several, whose rows are the output filters.
+
+    >>> import torch
+    >>> Layout(groups=2).matrices(torch.zeros(6, 4, 3, 3)).shape  # a convolution in two groups
+    torch.Size([2, 3, 36])
+    >>> Layout(transposed=True).matrices(torch.zeros(4, 6, 3, 3)).shape  # a transposed one, 4 channels to 6
+    torch.Size([6, 36])
+    """
+
+    groups: int = 1
+    """Groups of a convolution: each is a matrix of its own."""
+    transposed: bool = False
+    """Whether the weight is (in, out / groups, ...), as a transposed convolution's, not (out, in / groups, ...)."""
+
+    def matrices(self, weight: Tensor) -> Tensor:
+        """The weight as ``(n, d)``, or ``(groups, n, d)`` where there are several groups; a view where possible."""
+        rows = self.filters(weight.shape) // self.groups
+        if self.transposed:
+            weight = weight.reshape(self.groups, weight.shape[0] // self.groups, weight.shape[1], -1).transpose(1, 2)
+        matrices = weight.reshape(self.groups, rows, -1)
+        return matrices[0] if self.groups == 1 else matrices
+
+    def weight(self, matrices: Tensor, shape: Sequence[int]) -> Tensor:
+        """The inverse of ``matrices``, for a weight of this shape."""
+        if not self.transposed:
+            return matrices.reshape(tuple(shape))
+        inputs, outputs = shape[0] // self.groups, shape[1]
+        return matrices.reshape(self.groups, outputs, inputs, -1).transpose(1, 2).reshape(tuple(shape))
+
+    def filters(self, shape: Sequence[int]) -> int:
+        """How many output filters a weight of this shape has."""
+        return shape[1] * self.groups if self.transposed else shape[0]
 
 
 def is_tall(n: int, d: int) -> bool:

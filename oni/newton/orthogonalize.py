@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -16,7 +17,7 @@ from oni.newton.matrix import checked_groups, flat_batch, grouped
 from oni.newton.precision import planned, planned_before
 from oni.newton.schedule import checked_schedule, checked_steps
 
-__all__ = ["orthogonalize"]
+__all__ = ["checked_options", "full_precision", "orthogonalize"]
 
 
 def orthogonalize(
@@ -74,27 +75,32 @@ def orthogonalize(
     Reference: Huang et al., *Controllable Orthogonalization in Training DNNs*, CVPR 2020.
     """
     checked_input(Z)
+    steps, center, groups = checked_options(Z.shape, steps, center, bound, groups, schedule)
+    if Z.numel() == 0:
+        return Z.clone()
+    # torch.compile warns of cached functions; it traces this once anyway.
+    plan = planned if torch.compiler.is_compiling() else planned_before
+    dtype, specs = plan(schedule, steps, Z.dtype, Z.device.type, bound, center)
+    A = flat_batch(grouped(Z.to(dtype), groups))
+    with full_precision(Z.device.type):
+        for spec in specs:
+            A = _evaluate(A, spec)
+    return A.reshape(Z.shape).to(Z.dtype)
+
+
+def checked_options(
+    shape: Sequence[int], steps: int, center: bool | str, bound: str, groups: int, schedule: str
+) -> tuple[int, bool, int]:
+    """``steps``, ``center`` (settled for matrices of this shape) and ``groups``, if all options are good."""
     steps = checked_steps(steps)
     checked_schedule(schedule)
     if not isinstance(bound, str) or bound not in BOUNDS:
         raise ValueError(f"bound must be one of {', '.join(map(repr, BOUNDS))}, got {bound!r}")
     if not (isinstance(center, bool) or (isinstance(center, str) and center == "auto")):
         raise ValueError(f'center must be True, False or "auto", got {center!r}')
-    n, d = Z.shape[-2:]
+    n, d = shape[-2:]
     groups = checked_groups(groups, n)
-    if Z.numel() == 0:
-        return Z.clone()
-    rows = n // groups
-    if center == "auto":
-        center = rows < d
-    # torch.compile warns of cached functions; it traces this once anyway.
-    plan = planned if torch.compiler.is_compiling() else planned_before
-    dtype, specs = plan(schedule, steps, Z.dtype, Z.device.type, bound, bool(center))
-    A = flat_batch(grouped(Z.to(dtype), groups))
-    with full_precision(Z.device.type):
-        for spec in specs:
-            A = _evaluate(A, spec)
-    return A.reshape(Z.shape).to(Z.dtype)
+    return steps, n // groups < d if center == "auto" else bool(center), groups
 
 
 def checked_input(Z: Tensor) -> None:

@@ -1,0 +1,65 @@
+"""How long and how carefully to measure."""
+
+from __future__ import annotations
+
+import math
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+__all__ = ["SEED", "Settings"]
+
+SEED = 0
+QUICK_SECONDS = 0.3
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The options of the command, checked."""
+
+    what: str = "matrices"
+    seconds: float = 10.0
+    """Time budget of one case."""
+    quick: bool = False
+    cases: str | None = None
+    """A glob pattern for the names of cases."""
+    threads: int | None = None
+    device: str = "cpu"
+    json: Path | None = None
+    plain: bool = False
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.seconds) and self.seconds > 0):
+            raise ValueError(f"--seconds must be positive, got {self.seconds}; pass for example 10")
+        if self.threads is not None and self.threads < 1:
+            raise ValueError(f"--threads must be at least 1, got {self.threads}")
+        try:
+            kind = torch.device(self.device).type
+        except RuntimeError:
+            kind = ""
+        if kind not in ("cpu", "cuda"):
+            raise ValueError(f"--device must be cpu or cuda, got {self.device!r}")
+        if kind == "cuda" and not torch.cuda.is_available():
+            raise ValueError("--device cuda: torch finds no CUDA device here; pass cpu")
+        if self.quick:
+            object.__setattr__(self, "seconds", min(self.seconds, QUICK_SECONDS))
+
+    @property
+    def patience(self) -> float:
+        """A peer that needs more seconds than this for one call is skipped."""
+        return 0.25 if self.quick else 5.0
+
+    @property
+    def least_rounds(self) -> int:
+        return 3 if self.quick else 5
+
+    def command(self) -> str:
+        """The command that does the same again."""
+        words = ["oni", "bench", self.what, "--quick" if self.quick else f"--seconds={self.seconds:g}"]
+        words += [f"--cases={self.cases}"] if self.cases is not None else []
+        words += [f"--threads={self.threads}"] if self.threads is not None else []
+        words += [f"--device={self.device}"] if self.device != "cpu" else []
+        words += [f"--json={self.json}"] if self.json is not None else []
+        return shlex.join(words)

@@ -1,0 +1,106 @@
+"""What the project promises of its speed and memory, as data, and whether this run kept it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from oni.bench.peers import MAPS
+from oni.bench.result import CaseResult
+
+__all__ = ["TARGETS", "Target", "Verdict", "judge"]
+
+
+@dataclass(frozen=True)
+class Target:
+    """One contender's time, memory or delta over another's, and what that must come to."""
+
+    case: str
+    quantity: str
+    """``time``, ``memory`` or ``delta``."""
+    of: str | tuple[str, ...]
+    """A contender, or several of which the best counts."""
+    over: str
+    at_least: float | None = None
+    at_most: float | None = None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return (self.of,) if isinstance(self.of, str) else self.of
+
+
+def _faster(case: str, than: str | tuple[str, ...], steps: int, times: float) -> Target:
+    return Target(case, "time", than, f"oni T={steps}", at_least=times)
+
+
+_WIDE = ("256x784", "256x2304", "512x4608")
+
+TARGETS = (
+    _faster("256x256", "literal T=2", 2, 2.5),
+    _faster("256x256", "literal T=5", 5, 1.4),
+    _faster("256x2304", "literal T=2", 2, 1.5),
+    _faster("256x2304", "literal T=5", 5, 1.4),
+    _faster("512x4608", "literal T=2", 2, 1.5),
+    _faster("512x4608", "literal T=5", 5, 1.4),
+    _faster("1024x256", "literal T=5", 5, 10),
+    _faster("2048x512", "literal T=5", 5, 10),
+    _faster("36x16x144", "36 single calls T=2", 2, 4),
+    _faster("36x16x144", "36 single calls T=5", 5, 4),
+    _faster("256x2304", tuple(f"torch {name}" for name in MAPS), 5, 10),
+    *(Target(case, "time", "oni tight T=3", "oni T=5", at_most=0.75) for case in _WIDE),
+    *(Target(case, "delta", "oni tight T=3", "oni T=5", at_most=1) for case in _WIDE),
+    *(
+        Target(case, "memory", f"oni T={steps}", f"literal T={steps}", at_most=1)
+        for case in ("256x256", *_WIDE, "36x16x144")
+        for steps in (2, 5)
+    ),
+    *(Target(case, "memory", "oni T=5", "literal T=5", at_most=1) for case in ("1024x256", "2048x512")),
+)
+
+
+class Verdict(NamedTuple):
+    """A target beside what was measured."""
+
+    target: Target
+    measured: float | None
+    reached: bool | None
+    """``None`` where nothing was measured."""
+    is_lower_bound: bool = False
+    """Whether the contender was skipped for taking at least so long."""
+
+
+def judge(results: Sequence[CaseResult], targets: Sequence[Target] = TARGETS) -> list[Verdict]:
+    """Hold every target against the results of its case."""
+    by_name = {result.name: result for result in results}
+    return [_judged(target, by_name.get(target.case)) for target in targets]
+
+
+def _judged(target: Target, result: CaseResult | None) -> Verdict:
+    if result is None:
+        return Verdict(target, None, None)
+    known = [value for name in target.names if (value := _measured(target, name, result)) is not None]
+    if known:
+        return Verdict(target, min(known), _holds(target, min(known)))
+    # A skipped contender still shows that oni is at least so much faster, but never that it is not.
+    floors = [result.least_time_ratio(name, target.over) for name in target.names]
+    if target.quantity == "time" and target.at_least is not None and None not in floors:
+        floor = min(floor for floor in floors if floor is not None)
+        return Verdict(target, floor, True if _holds(target, floor) else None, is_lower_bound=True)
+    return Verdict(target, None, None)
+
+
+def _measured(target: Target, name: str, result: CaseResult) -> float | None:
+    if target.quantity == "time":
+        ratio = result.time_ratio(name, target.over)
+        return None if ratio is None else ratio.median
+    if target.quantity == "memory":
+        return result.memory_ratio(name, target.over)
+    return result.delta_ratio(name, target.over)
+
+
+def _holds(target: Target, value: float) -> bool:
+    if target.at_least is not None:
+        return value >= target.at_least
+    assert target.at_most is not None
+    return value <= target.at_most

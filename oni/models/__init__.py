@@ -1,0 +1,1 @@
+"""Whole models: convert, look, compute each weight once, bake."""

@@ -1,0 +1,65 @@
+"""``bake``: one line that makes a model plain again."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+import torch
+from torch import nn
+
+from oni.models.cache import stop_batching
+from oni.models.select import orthogonal_weights
+from oni.nn.layers import PLAIN
+
+__all__ = ["bake"]
+
+M = TypeVar("M", bound=nn.Module)
+
+
+def bake(model: M) -> M:
+    """Replace every orthogonal weight by its present value, in place: plain modules, with the keys of plain ones.
+
+    The parameters stay the same objects, now holding the weights instead of the proxies; shared ones stay shared. The
+    model then pickles, exports and loads like one that never met this package. A plain model is left as it is.
+
+    >>> from oni.nn import Linear
+    >>> layer = bake(Linear(8, 4))
+    >>> type(layer).__module__, list(layer.state_dict())
+    ('torch.nn.modules.linear', ['weight', 'bias'])
+    """
+    found = list(orthogonal_weights(model))
+    for weight, _ in found:
+        if len(weight.module.parametrizations[weight.name]) > 1:  # type: ignore[index]
+            raise ValueError(
+                f"{weight.called}: {weight.name} has another parametrization on top of the orthogonal one; "
+                "remove that first"
+            )
+    with torch.no_grad():
+        # All weights before any parameter changes: several modules may share one.
+        values = [getattr(weight.module, weight.name).detach().clone() for weight, _ in found]
+        for (weight, parametrization), value in zip(found, values, strict=True):
+            parameter = weight.module.parametrizations[weight.name].original  # type: ignore[union-attr, index]
+            make_plain(weight.module, weight.name, parameter, parametrization.position)
+            parameter.copy_(value)
+    stop_batching(model)
+    return model
+
+
+def make_plain(module: nn.Module, name: str, parameter: nn.Parameter, position: int) -> None:
+    """Take one parametrization off.
+
+    Not torch's remove_parametrizations: that deletes the property from the class, which copies of the module share.
+    """
+    cls = type(module)
+    del module.parametrizations[name]  # type: ignore[union-attr, operator]
+    if len(module.parametrizations):  # type: ignore[arg-type]
+        rest = {key: value for key, value in vars(cls).items() if key not in (name, "__dict__", "__weakref__")}
+        module.__class__ = type(cls.__name__, cls.__bases__, rest)
+    else:
+        del module.parametrizations
+        plain = cls.__bases__[0]
+        module.__class__ = PLAIN.get(plain, plain)
+    names = [other for other in module._parameters if other != name]
+    names.insert(position, name)
+    module.register_parameter(name, parameter)
+    module._parameters = {other: module._parameters[other] for other in names}

@@ -1,0 +1,96 @@
+"""``init_scale``: learnable scales from one batch of data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from oni.models.select import Weight, orthogonal_weights
+from oni.nn.parametrization import CONVOLUTIONS, Orthogonal
+
+__all__ = ["init_scale"]
+
+M = TypeVar("M", bound=nn.Module)
+
+
+def init_scale(model: M, batch: Any) -> M:
+    r"""Start the learnable scales so that each layer's pre-activations have unit variance on a batch.
+
+    The paper's data-dependent initialisation (after Salimans and Kingma, 2016): in one forward pass, layer by layer,
+
+    .. math:: g_i \leftarrow g_i / s_i, \qquad b_i \leftarrow -m_i / s_i,
+
+    where :math:`m_i` and :math:`s_i` are the mean and standard deviation of filter i's output without its bias, over
+    the batch and all positions. Each layer sees the inputs that the layers before it give *after* their own change. A
+    filter whose output does not vary keeps its scale.
+
+    Args:
+        model: a model with linear or convolutional layers made orthogonal with ``learn_scale=True``.
+        batch: what the model is called with: a tensor, a tuple of arguments, or a dict of keyword arguments.
+
+    Returns:
+        The model itself. Only scales and biases of those layers change; running statistics stay as they were.
+
+    >>> from oni.nn import Linear
+    >>> layer = Linear(8, 4, learn_scale=True)
+    >>> x = torch.randn(1000, 8)
+    >>> init_scale(layer, x)(x).std(0).round(decimals=3)
+    tensor([1., 1., 1., 1.], grad_fn=<RoundBackward1>)
+    """
+    layers = [
+        (weight, own)
+        for weight, own in orthogonal_weights(model)
+        if own.options.learn_scale and weight.name == "weight" and isinstance(weight.module, (nn.Linear, *CONVOLUTIONS))
+    ]
+    if not layers:
+        raise ValueError(
+            "model has no linear or convolutional layer with a learnable scale; pass learn_scale=True to oni.convert"
+        )
+    before = {name: buffer.clone() for name, buffer in model.named_buffers()}
+    handles = [weight.module.register_forward_hook(_Normalise(weight, own)) for weight, own in layers]
+    try:
+        with torch.no_grad():
+            if isinstance(batch, Mapping):
+                model(**batch)
+            else:
+                model(*(batch if isinstance(batch, tuple) else (batch,)))
+    finally:
+        for handle in handles:
+            handle.remove()
+        with torch.no_grad():
+            for name, buffer in model.named_buffers():
+                buffer.copy_(before[name])
+    return model
+
+
+class _Normalise:
+    """A forward hook that sets one layer's scale and bias at its first call, and passes on what they give."""
+
+    def __init__(self, weight: Weight, own: Orthogonal) -> None:
+        self.weight, self.own, self.done = weight, own, False
+
+    def __call__(self, module: nn.Module, _: Any, output: Tensor) -> Tensor | None:
+        if self.done:
+            return None
+        self.done = True
+        # Channels are last in a linear layer's output, and where the kernel's dimensions begin in a convolution's.
+        channel = -1 if isinstance(module, nn.Linear) else -(len(self.own.shape) - 1)
+        y = output.movedim(channel, -1)
+        bias: Tensor | None = module.bias  # type: ignore[assignment]
+        if bias is not None:
+            y = y - bias
+        samples = y.reshape(-1, y.shape[-1]).double()
+        mean, std = samples.mean(0), samples.std(0, correction=0)
+        if not bool(torch.isfinite(std).all()):
+            raise ValueError(f"{self.weight.called} gives NaN or infinity on this batch; its scale can't start there")
+        # Of a filter that does not vary there is only rounding noise to divide by.
+        std = torch.where(std > 1e-6 * samples.square().mean(0).sqrt(), std, 1.0)
+        self.own.scale.div_(std)
+        y = y / std.to(y.dtype)
+        if bias is not None:
+            bias.copy_(-mean / std)
+            y = y + bias
+        return y.movedim(-1, channel).to(output.dtype)

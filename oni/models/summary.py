@@ -1,0 +1,159 @@
+"""``summary``: every layer of a model, what was done to it, and why not."""
+
+from __future__ import annotations
+
+import io
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from oni.diagnostics.spectrum import orthogonality, spectrum
+from oni.models.select import Weight, orthogonal_weights, weights
+from oni.nn.parametrization import Orthogonal
+
+__all__ = ["Row", "Summary", "summary"]
+
+HEADINGS = ("layer", "kind", "shape", "steps", "scale", "delta", "sigma", "left alone because")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One weight. What does not apply to a layer left alone is ``None``."""
+
+    layer: str
+    kind: str
+    shape: tuple[int, ...] | None
+    steps: int | None
+    scale: tuple[float, float] | None
+    """Smallest and largest factor of its filters."""
+    delta: float | None
+    """Distance of the unscaled weight from orthonormal rows, or columns where it is tall."""
+    sigma: tuple[float, float] | None
+    """Smallest and largest singular value of the unscaled weight."""
+    why: str
+    """Why it was left alone; empty if it is orthogonal."""
+
+    def cells(self) -> tuple[str, ...]:
+        """As text, one string a column."""
+        return (
+            self.layer,
+            self.kind,
+            "" if self.shape is None else " x ".join(map(str, self.shape)),
+            "" if self.steps is None else str(self.steps),
+            "" if self.scale is None else span(*self.scale),
+            "" if self.delta is None else f"{self.delta:.3f}",
+            "" if self.sigma is None else span(*self.sigma),
+            self.why,
+        )
+
+
+def span(low: float, high: float) -> str:
+    return f"{low:.3f}" if round(low, 3) == round(high, 3) else f"{low:.3f} - {high:.3f}"
+
+
+@dataclass(frozen=True)
+class Summary:
+    """A table of a model's layers; ``rows`` holds it as data, ``print`` shows it."""
+
+    rows: tuple[Row, ...]
+
+    def __str__(self) -> str:
+        if sys.stdout.isatty():
+            try:
+                return self._drawn()
+            except ModuleNotFoundError:
+                pass
+        table = [HEADINGS, *(row.cells() for row in self.rows)]
+        widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+        lines = [
+            "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in table
+        ]
+        return "\n".join([lines[0], "-" * max(map(len, lines)), *lines[1:], "", self.counted()])
+
+    def counted(self) -> str:
+        """How many layers were converted, in a sentence."""
+        orthogonal = sum(not row.why for row in self.rows)
+        return f"{orthogonal} of {len(self.rows)} weights are orthogonal."
+
+    def __rich__(self) -> Any:
+        from rich.table import Table
+
+        table = Table(title=self.counted(), title_justify="left", box=None, header_style="bold")
+        for heading in HEADINGS:
+            table.add_column(heading, justify="right" if heading in ("steps", "delta") else "left")
+        for row in self.rows:
+            table.add_row(*row.cells(), style="dim" if row.why else None)
+        return table
+
+    def _drawn(self) -> str:
+        from rich.console import Console
+
+        text = io.StringIO()
+        Console(file=text, force_terminal=True).print(self)
+        return text.getvalue().rstrip("\n")
+
+
+def summary(model: nn.Module) -> Summary:
+    """List every layer with a weight matrix: what was done to it, how orthogonal it is, or why it was left alone.
+
+    >>> from oni.nn import Linear
+    >>> print(summary(nn.Sequential(Linear(8, 4, steps=12), nn.ReLU(), nn.Embedding(3, 2))))
+    layer  kind       shape  steps  scale  delta  sigma  left alone because
+    ---------------------------------------------------------------------------------------
+    0      Linear     4 x 8  12     1.000  0.000  1.000
+    2      Embedding  3 x 2                              an embedding is a table, not a map
+    <BLANKLINE>
+    1 of 2 weights are orthogonal.
+    """
+    found = {(id(weight.module), weight.name): (weight, own) for weight, own in orthogonal_weights(model)}
+    rows = []
+    for weight in weights(model):
+        _, own = found.pop((id(weight.module), weight.name), (weight, None))
+        rows.append(orthogonal_row(weight, own) if own is not None else plain_row(weight))
+    # Parameters that convert would not touch, made orthogonal by hand.
+    rows += [orthogonal_row(weight, own) for weight, own in found.values()]
+    return Summary(tuple(rows))
+
+
+def orthogonal_row(weight: Weight, own: Orthogonal) -> Row:
+    with torch.no_grad():
+        Z = weight.module.parametrizations[weight.name].original  # type: ignore[union-attr, index]
+        factors = own.scale.detach() if own.options.learn_scale else torch.tensor([own.options.scale])
+        W = unscaled(own, Z)
+        sigma, delta = spectrum(W), orthogonality(W)
+    short = delta.column if W.shape[-2] > W.shape[-1] else delta.row
+    return Row(
+        layer=shown_name(weight),
+        kind=kind(weight),
+        shape=own.shape,
+        steps=own.options.steps,
+        scale=(float(factors.min()), float(factors.max())),
+        delta=float(short.max()),
+        sigma=(float(sigma.min()), float(sigma.max())),
+        why="",
+    )
+
+
+def unscaled(own: Orthogonal, Z: Tensor) -> Tensor:
+    """The orthogonalised matrices of a weight, one for each of its groups of any kind."""
+    W = own.unscaled(Z)
+    return W.unflatten(-2, (own.options.groups, -1))
+
+
+def plain_row(weight: Weight) -> Row:
+    present = weight.parametrization
+    why = f"parametrised by {type(present).__name__}" if present is not None else weight.unfit or "not chosen"
+    tensor = weight.module._parameters.get(weight.name)
+    shape = None if tensor is None else tuple(tensor.shape)
+    return Row(shown_name(weight), kind(weight), shape, None, None, None, None, why)
+
+
+def shown_name(weight: Weight) -> str:
+    return weight.called if weight.name == "weight" else f"{weight.called}.{weight.name}"
+
+
+def kind(weight: Weight) -> str:
+    return type(weight.module).__name__.removeprefix("Parametrized")

@@ -1,0 +1,259 @@
+"""``orthogonal``: the weight of one module, computed from a proxy at each use."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils import parametrize
+
+from oni.newton.lasting import orthogonalize_each
+from oni.newton.matrix import Layout
+from oni.newton.orthogonalize import checked_options, orthogonalize
+
+__all__ = ["Options", "Orthogonal", "checked_weight", "layout_of", "orthogonal", "settled"]
+
+M = TypeVar("M", bound=nn.Module)
+TRANSPOSED = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
+CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d, *TRANSPOSED)
+
+
+def orthogonal(
+    module: M,
+    name: str = "weight",
+    *,
+    steps: int = 5,
+    scale: float | str = 1.0,
+    learn_scale: bool = False,
+    center: bool | str = "auto",
+    bound: str = "compact",
+    groups: int = 1,
+    schedule: str = "newton",
+) -> M:
+    r"""Compute ``module.weight`` from a proxy Z by :func:`oni.orthogonalize` from now on.
+
+    .. math:: W = \operatorname{diag}(g) \, \operatorname{orthogonalize}(Z)
+
+    The parameter stays the same object and becomes the proxy (``module.parametrizations.weight.original``), so that
+    optimizers which hold it go on working. Rows are output filters: a convolution's weight is ``(out, in * kernel)``, a
+    transposed convolution's is permuted so, and each group of a grouped convolution is a matrix of its own.
+
+    Args:
+        module: a linear layer, a convolution, a recurrent cell, or any module whose parameter ``name`` has two or more
+            dimensions, the first being its outputs.
+        name: which parameter. A recurrent cell's is ``"weight_hh"``, with ``groups`` its number of gates.
+        steps: how far to orthogonalise; see :func:`oni.orthogonalize`, as for ``center``, ``bound``, ``groups`` (of
+            rows, in each convolution group) and ``schedule``.
+        scale: g, a number or the name of an activation that ``torch.nn.init.calculate_gain`` knows: ``"relu"`` is
+            :math:`\sqrt 2`, which keeps the signal through ReLU layers.
+        learn_scale: learn one g per output filter, starting at ``scale``.
+
+    Returns:
+        The module itself. Assigning ``module.weight = W0`` starts the proxy from W0. ``oni.bake`` makes it plain again.
+
+    >>> layer = orthogonal(nn.Linear(64, 16), steps=12)
+    >>> torch.allclose(layer.weight @ layer.weight.T, torch.eye(16), atol=1e-5)
+    True
+    """
+    if not isinstance(module, nn.Module):
+        raise TypeError(
+            f"module must be a torch.nn.Module, got {type(module).__name__}; pass the layer, not its weight"
+        )
+    options = settled(steps, scale, learn_scale, center, bound, groups, schedule)
+    weight = checked_weight(module, name, type(module).__name__)
+    attach(module, name, Orthogonal(weight, layout_of(module), options))
+    return module
+
+
+@dataclass(frozen=True)
+class Options:
+    """The options of ``orthogonal``, ``scale`` as a number."""
+
+    steps: int
+    scale: float
+    learn_scale: bool
+    center: bool | str
+    bound: str
+    groups: int
+    schedule: str
+
+    def of_the_map(self) -> dict[str, Any]:
+        """Those that ``orthogonalize`` takes."""
+        return {name: getattr(self, name) for name in ("steps", "center", "bound", "groups", "schedule")}
+
+
+def settled(
+    steps: int = 5,
+    scale: float | str = 1.0,
+    learn_scale: bool = False,
+    center: bool | str = "auto",
+    bound: str = "compact",
+    groups: int = 1,
+    schedule: str = "newton",
+) -> Options:
+    """Options checked as far as that is possible without a weight."""
+    # Any number of rows will do here; whether the groups divide them is seen with the weight.
+    rows = groups if isinstance(groups, int) and groups > 0 else 1
+    steps, _, groups = checked_options((rows, 1), steps, center, bound, groups, schedule)
+    if not isinstance(learn_scale, bool):
+        raise TypeError(f"learn_scale must be True or False, got {learn_scale!r}; the factor itself is scale")
+    return Options(steps, checked_scale(scale), learn_scale, center, bound, groups, schedule)
+
+
+def checked_scale(scale: float | str) -> float:
+    if isinstance(scale, str):
+        try:
+            return float(nn.init.calculate_gain(scale))  # type: ignore[arg-type]
+        except ValueError:
+            raise ValueError(
+                f"scale must be a number or an activation that torch.nn.init.calculate_gain knows, got {scale!r}; "
+                'pass for example "relu"'
+            ) from None
+    if isinstance(scale, bool) or not isinstance(scale, int | float) or not math.isfinite(scale) or scale == 0:
+        raise ValueError(f"scale must be a finite nonzero number or the name of an activation, got {scale!r}")
+    return float(scale)
+
+
+def layout_of(module: nn.Module) -> Layout:
+    """How the weight of this module is a matrix."""
+    if isinstance(module, CONVOLUTIONS):
+        return Layout(module.groups, isinstance(module, TRANSPOSED))
+    return Layout()
+
+
+def checked_weight(module: nn.Module, name: str, called: str) -> nn.Parameter:
+    """The parameter, if it can be orthogonalised; errors call the module by the given name."""
+    if isinstance(module, nn.RNNBase):
+        cell = type(module).__name__ + "Cell"
+        raise TypeError(
+            f"{called}: {type(module).__name__} keeps its weights in a list of its own, where a parametrization would "
+            f'go unnoticed; build it from nn.{cell} and call oni.orthogonal(cell, "weight_hh", groups=number of gates)'
+        )
+    if parametrize.is_parametrized(module, name):
+        kinds = ", ".join(type(p).__name__ for p in module.parametrizations[name])  # type: ignore[index]
+        raise ValueError(
+            f"{called}: {name} is parametrised already, by {kinds}; remove that first, e.g. with "
+            f"torch.nn.utils.parametrize.remove_parametrizations(module, {name!r}), or oni.bake"
+        )
+    weight = module._parameters.get(name)
+    if weight is None:
+        known = [n for n, p in module._parameters.items() if p is not None and p.dim() > 1]
+        hint = (
+            "an old-style spectral_norm or weight_norm hides it: remove that first"
+            if name + "_orig" in known
+            else (f"pass name= one of {known}" if known else "it has no matrix to orthogonalise")
+        )
+        raise ValueError(f"{called}: {type(module).__name__} has no parameter {name!r}; {hint}")
+    if isinstance(weight, nn.parameter.UninitializedParameter):
+        raise ValueError(f"{called}: {name} is lazy and has no shape yet; run one batch through the model first")
+    if not weight.is_floating_point():
+        raise TypeError(f"{called}: {name} must hold real floating-point numbers, got {weight.dtype}")
+    if weight.dim() < 2:
+        raise ValueError(f"{called}: {name} has shape {tuple(weight.shape)}, and no rows to orthogonalise; skip it")
+    if weight.device.type != "meta" and not bool(torch.isfinite(weight.detach()).all()):
+        raise ValueError(f"{called}: {name} holds NaN or infinity; initialise or load it first")
+    return weight
+
+
+def attach(module: nn.Module, name: str, parametrization: Orthogonal) -> None:
+    position = list(module._parameters).index(name)
+    # unsafe only skips computing the weight once more to see that its shape and dtype stay, which they do.
+    parametrize.register_parametrization(module, name, parametrization, unsafe=True)
+    parametrization.position = position
+
+
+class Held(NamedTuple):
+    """A weight computed before, with all it takes to see that it is still right."""
+
+    Z: Tensor
+    version: int
+    copy: Tensor
+    W: Tensor
+
+
+class Orthogonal(nn.Module):
+    """The parametrization: from the proxy Z to the weight, by way of matrices."""
+
+    def __init__(self, weight: Tensor, layout: Layout, options: Options) -> None:
+        super().__init__()
+        self.layout = layout
+        self.options = options
+        self.shape = tuple(weight.shape)
+        self.position = 0
+        """Where the parameter stood among the module's own."""
+        # Whether the groups fit is known only now.
+        checked_options(layout.matrices(weight).shape, **options.of_the_map())
+        if options.learn_scale:
+            self.scale = nn.Parameter(
+                torch.full((layout.filters(self.shape),), options.scale, dtype=weight.dtype, device=weight.device)
+            )
+        self.held: Held | None = None
+        self.trusted = 0
+        """How many forward passes under way have compared ``held`` with the proxy already."""
+        self.keeping = 0
+        """How many ``oni.cached`` scopes ask to hold what is computed."""
+
+    def forward(self, Z: Tensor) -> Tensor:
+        return self.scaled(self.unscaled(Z))
+
+    def unscaled(self, Z: Tensor) -> Tensor:
+        """The orthogonalised matrices, computed or held."""
+        if not self.is_fresh(Z):
+            self.held = None
+            if not (self.keeping and self.may_hold(Z)):
+                return orthogonalize(self.layout.matrices(Z), **self.options.of_the_map())
+            hold_together([(self, Z)])
+        assert self.held is not None
+        return self.held.W
+
+    def right_inverse(self, W0: Tensor) -> Tensor:
+        if tuple(W0.shape) != self.shape:
+            raise ValueError(f"the weight must have shape {self.shape}, got {tuple(W0.shape)}")
+        return W0.detach().clone()
+
+    def scaled(self, W: Tensor) -> Tensor:
+        """From orthogonalised matrices to the weight."""
+        if self.options.learn_scale:
+            W = self.scale.to(W.dtype).view(*W.shape[:-1], 1) * W
+        elif self.options.scale != 1.0:
+            W = self.options.scale * W
+        return self.layout.weight(W, self.shape)
+
+    def may_hold(self, Z: Tensor) -> bool:
+        """Whether a change of Z can be noticed: not for tensors that stand in for the parameter, nor while tracing."""
+        return type(Z) is nn.Parameter and Z.device.type != "meta" and not torch.compiler.is_compiling()
+
+    def is_fresh(self, Z: Tensor) -> bool:
+        """Whether the weight held is that of Z, with a graph if one is wanted."""
+        held = self.held
+        if held is None or torch.compiler.is_compiling():
+            return False
+        if held.Z is not Z or held.version != Z._version:
+            return False
+        if torch.is_grad_enabled() and Z.requires_grad and not held.W.requires_grad:
+            return False
+        if held.W.is_inference() and not torch.is_inference_mode_enabled():
+            return False
+        if self.trusted:
+            return True
+        # Z.data.copy_() and writes through numpy leave no other trace.
+        copy = held.copy
+        return copy.device == Z.device and copy.dtype == Z.dtype and torch.equal(self.layout.matrices(Z.detach()), copy)
+
+    def extra_repr(self) -> str:
+        return ", ".join(f"{name}={getattr(self.options, name)!r}" for name in self.options.__dataclass_fields__)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # What is held belongs to a graph, which can't be copied, and to this very parameter.
+        return {**self.__dict__, "held": None, "trusted": 0, "keeping": 0}
+
+
+def hold_together(pairs: list[tuple[Orthogonal, Tensor]]) -> None:
+    """Compute the weights of parametrizations with equal options and equal shapes in one call, and hold them."""
+    matrices = [parametrization.layout.matrices(Z) for parametrization, Z in pairs]
+    Ws = orthogonalize_each(matrices, **pairs[0][0].options.of_the_map())
+    for (parametrization, Z), matrix, W in zip(pairs, matrices, Ws, strict=True):
+        parametrization.held = Held(Z, Z._version, matrix.detach().clone(), W)
