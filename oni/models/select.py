@@ -106,9 +106,10 @@ def chosen(model: nn.Module, only: Selector, skip: Selector) -> Iterator[tuple[W
 
 
 def selectors(given: Selector, argument: str) -> list[One]:
-    those: list[Any] = (
-        [] if given is None else [given] if isinstance(given, str | type) or callable(given) else list(given)
-    )
+    if given is None:
+        return []
+    several = isinstance(given, Iterable) and not isinstance(given, str | type)
+    those: list[Any] = list(given) if several else [given]  # type: ignore[arg-type]
     for one in those:
         if not (isinstance(one, str) or callable(one)):
             raise TypeError(

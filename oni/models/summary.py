@@ -83,7 +83,9 @@ class Summary:
 
         table = Table(title=self.counted(), title_justify="left", box=None, header_style="bold")
         for heading in HEADINGS:
-            table.add_column(heading, justify="right" if heading in ("steps", "delta") else "left")
+            table.add_column(
+                heading, justify="right" if heading in ("steps", "delta") else "left", no_wrap=heading != HEADINGS[-1]
+            )
         for row in self.rows:
             table.add_row(*row.cells(), style="dim" if row.why else None)
         return table

@@ -8,7 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from oni.newton.bounding import Bounded
 from oni.newton.evaluation import Evaluation, Spec, evaluate, pullback
+from oni.newton.iteration import Trace
 from oni.newton.matrix import flat_batch, grouped
 from oni.newton.orthogonalize import checked_options, full_precision
 from oni.newton.precision import planned_before
@@ -99,7 +101,7 @@ def _part(of: Evaluation, wanted: list[int], count: int) -> Evaluation:
     def part(tensor: Tensor | None) -> Tensor | None:
         return None if tensor is None else tensor.unflatten(0, (count, -1))[wanted].flatten(0, 1)
 
-    at = of.at._make(map(part, of.at))
-    return of._make(
-        (part(of.W), part(of.scale), part(of.A), at, [trace._make(map(part, trace)) for trace in of.traces])
+    at = Bounded._make(map(part, of.at))
+    return Evaluation._make(
+        (part(of.W), part(of.scale), part(of.A), at, [Trace._make(map(part, trace)) for trace in of.traces])
     )

@@ -163,6 +163,20 @@ def attach(module: nn.Module, name: str, parametrization: Orthogonal) -> None:
     # unsafe only skips computing the weight once more to see that its shape and dtype stay, which they do.
     parametrize.register_parametrization(module, name, parametrization, unsafe=True)
     parametrization.position = position
+    accept_parameters(module)
+
+
+def accept_parameters(module: nn.Module) -> None:
+    """Let ``module.weight = nn.Parameter(...)`` start the proxy as a tensor does; torch's modules refuse it."""
+    # Every parametrised module has a class of its own, made by torch.
+    cls = type(module)
+
+    def assign(self: nn.Module, name: str, value: Any) -> None:
+        if isinstance(value, nn.Parameter) and parametrize.is_parametrized(self, name):
+            value = value.detach()
+        super(cls, self).__setattr__(name, value)
+
+    cls.__setattr__ = assign  # type: ignore[method-assign]
 
 
 class Held(NamedTuple):

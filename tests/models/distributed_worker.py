@@ -1,0 +1,77 @@
+"""One process of two: train a converted model the way that the arguments say, and save what came out.
+
+python distributed_worker.py RANK WORLD INIT_FILE WAY OUT
+"""
+
+import os
+import sys
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+import oni
+
+STEPS, BATCH = 3, 8
+
+
+def model():
+    torch.manual_seed(0)
+    net = nn.Sequential(
+        nn.Linear(12, 8), nn.Tanh(), nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 4)
+    )
+    return oni.convert(net, steps=3, learn_scale=True).double()
+
+
+def data():
+    return torch.randn(STEPS, 2, BATCH, 12, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+
+
+def losses(net, x):
+    return net(x).square().mean()
+
+
+def full(tensor):
+    return tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
+
+
+def main(rank, world, init_file, way, out):
+    rank, world = int(rank), int(world)
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=f"file://{init_file}", rank=rank, world_size=world)
+    net = model()
+    if way == "fsdp2":
+        from torch.distributed.device_mesh import init_device_mesh
+        from torch.distributed.fsdp import fully_shard
+
+        mesh = init_device_mesh("cpu", (world,))
+        for layer in net:
+            if isinstance(layer, nn.Linear):
+                fully_shard(layer, mesh=mesh)
+        fully_shard(net, mesh=mesh)
+        run = net
+    else:
+        run = nn.parallel.DistributedDataParallel(net)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.5)
+    for both in data():
+        first, second = (x.chunk(world)[rank] for x in both)
+        optimizer.zero_grad()
+        if way == "accumulate":
+            # Two backward passes for one step, the first without communication, inside one scope.
+            with oni.cached(net):
+                with run.no_sync():
+                    losses(run, first).backward()
+                losses(run, second).backward()
+        else:
+            losses(run, first).backward()
+        optimizer.step()
+    state = {name: full(value) for name, value in net.state_dict().items()}
+    if rank == 0:
+        torch.save(state, out)
+    dist.barrier()
+    # gloo's threads race with the interpreter's own exit, and now and then abort it.
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

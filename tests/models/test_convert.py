@@ -1,0 +1,281 @@
+"""Whole models: choosing layers, converting, summarising, baking."""
+
+import copy
+import io
+import pickle
+
+import pytest
+import torch
+from torch import nn
+from torch.testing import assert_close
+
+import oni
+
+
+class Small(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.features = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Conv2d(8, 8, 3, bias=False), nn.ReLU())
+        self.attention = nn.MultiheadAttention(8, 2, batch_first=True)
+        self.table = nn.Embedding(5, 8)
+        self.memory = nn.LSTM(8, 8, batch_first=True)
+        self.head = nn.Linear(8, 4)
+
+    def forward(self, x):
+        x = self.features(x).flatten(2).transpose(1, 2) + self.table.weight[0]
+        x = self.attention(x, x, x)[0]
+        return self.head(self.memory(x)[0].mean(1))
+
+
+def orthogonal_layers(model):
+    return {row.layer for row in oni.summary(model).rows if not row.why}
+
+
+X = torch.randn(2, 3, 6, 6, generator=torch.Generator().manual_seed(0))
+ALL = {"features.0", "features.2", "attention.in_proj_weight", "attention.out_proj", "head"}
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, ALL),
+        ({"only": nn.Conv2d}, {"features.0", "features.2"}),
+        ({"only": "features.*"}, {"features.0", "features.2"}),
+        ({"only": ["features.0", nn.Linear]}, {"features.0", "attention.out_proj", "head"}),
+        ({"only": lambda name, module: "bias" in module._parameters and module.bias is None}, {"features.2"}),
+        ({"skip": "head"}, ALL - {"head"}),
+        ({"skip": (nn.Linear, "features.0")}, {"features.2", "attention.in_proj_weight"}),
+        ({"only": "features.*", "skip": "*.0"}, {"features.2"}),
+    ],
+    ids=str,
+)
+def test_choosing(options, expected):
+    model = oni.convert(Small(), **options)
+    assert orthogonal_layers(model) == expected
+    assert model(X).isfinite().all()
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "words"),
+    [
+        ({"only": "feature.*"}, ValueError, r"only='feature.\*' matches no layer; the model has .*features.0"),
+        ({"skip": nn.Conv3d}, ValueError, "skip=Conv3d matches no layer"),
+        ({"only": 3}, TypeError, "only"),
+        ({"skip": [3]}, TypeError, "skip takes module types, glob patterns"),
+        ({"groups": 5}, ValueError, "features.0: groups must divide the 8 rows"),
+        ({"steps": -1}, ValueError, "steps"),
+    ],
+    ids=str,
+)
+def test_bad_choices_change_nothing(options, error, words):
+    model = Small()
+    before = repr(model)
+    with pytest.raises(error, match=words):
+        oni.convert(model, **options)
+    assert repr(model) == before
+    assert not model._forward_pre_hooks
+
+
+def break_spectral(model):
+    nn.utils.parametrizations.spectral_norm(model.head)
+
+
+def break_nan(model):
+    model.head.weight.data.fill_(float("inf"))
+
+
+def break_lazy(model):
+    model.head = nn.LazyLinear(4)
+
+
+def break_integer(model):
+    model.head.weight = nn.Parameter(torch.ones(4, 8, dtype=torch.int8), requires_grad=False)
+
+
+@pytest.mark.filterwarnings("ignore:Lazy modules:UserWarning")
+@pytest.mark.parametrize(
+    ("broken", "words"),
+    [(break_spectral, "_SpectralNorm"), (break_nan, "NaN or inf"), (break_lazy, "lazy"), (break_integer, "int8")],
+)
+def test_a_layer_that_cannot_be_converted_is_named(broken, words):
+    model = Small()
+    broken(model)
+    before = repr(model)
+    with pytest.raises((ValueError, TypeError), match=f"head: .*{words}"):
+        oni.convert(model)
+    assert repr(model) == before
+    oni.convert(model, skip="head")
+
+
+def test_converting_twice_changes_nothing():
+    model = oni.convert(Small(), skip="head")
+    before, keys = repr(model), list(model.state_dict())
+    hooks = len(model._forward_pre_hooks)
+    oni.convert(model, skip="head")
+    assert repr(model) == before
+    assert list(model.state_dict()) == keys
+    assert len(model._forward_pre_hooks) == hooks
+    with pytest.raises(ValueError, match=r"features.0 is orthogonal already, with other options: .*oni.bake"):
+        oni.convert(model, steps=2)
+    oni.convert(model)
+    assert "head" in orthogonal_layers(model)
+
+
+def test_27_baking():
+    model = Small()
+    keys, plain = list(model.state_dict()), repr(model)
+    oni.convert(model, steps=3, scale="relu", learn_scale=True)
+    parameters = {id(p) for p in model.parameters()}
+    live = model(X)
+    weight = model.head.weight.detach().clone()
+    assert oni.bake(model) is model
+    assert repr(model) == plain
+    assert list(model.state_dict()) == keys
+    assert {id(p) for p in model.parameters()} <= parameters
+    # The same weights in the same operations.
+    assert_close(model(X), live, atol=1e-6, rtol=0)
+    assert torch.equal(model.head.weight, weight)
+    assert not model._forward_pre_hooks
+    assert not model._forward_hooks
+    Small().load_state_dict(model.state_dict(), strict=True)
+    oni.bake(model)
+    assert torch.equal(model.head.weight, weight)
+
+
+def test_baking_a_plain_model_changes_nothing():
+    model = Small()
+    before = copy.deepcopy(model.state_dict())
+    oni.bake(model)
+    assert all(torch.equal(a, b) for a, b in zip(before.values(), model.state_dict().values(), strict=True))
+
+
+def test_baking_a_copy_leaves_the_original_alone():
+    model = oni.convert(Small())
+    y = model(X)
+    baked = oni.bake(copy.deepcopy(model))
+    assert_close(baked(X), y, atol=1e-6, rtol=0)
+    assert_close(model(X), y)
+    assert orthogonal_layers(model) == ALL
+    pickle.loads(pickle.dumps(baked))
+
+
+def test_baking_one_of_two_parametrised_tensors():
+    attention = nn.MultiheadAttention(8, 2)
+    oni.orthogonal(attention, "in_proj_weight", groups=3)
+    nn.utils.parametrizations.weight_norm(attention.out_proj)
+    oni.bake(attention)
+    assert orthogonal_layers(attention) == set()
+    assert nn.utils.parametrize.is_parametrized(attention.out_proj)
+
+
+def test_a_parametrization_on_top_is_refused():
+    layer = oni.nn.Linear(8, 4)
+    nn.utils.parametrizations.spectral_norm(layer)
+    with pytest.raises(ValueError, match="another parametrization on top"):
+        oni.bake(layer)
+
+
+class TestSharing:
+    def tied(self):
+        model = nn.Sequential(nn.Linear(6, 6), nn.ReLU(), nn.Linear(6, 6))
+        model[2].weight = model[0].weight
+        return model
+
+    @pytest.mark.parametrize("learn_scale", [False, True])
+    def test_a_shared_parameter_stays_shared(self, learn_scale):
+        model = oni.convert(self.tied(), learn_scale=learn_scale, scale=2.0)
+        first, second = model[0].parametrizations.weight, model[2].parametrizations.weight
+        assert first.original is second.original
+        assert first[0] is second[0]
+        x = torch.randn(3, 6)
+        y = model(x)
+        y.sum().backward()
+        oni.bake(model)
+        assert model[0].weight is model[2].weight
+        assert_close(model(x), y, atol=1e-6, rtol=0)
+
+    def test_a_module_used_twice(self):
+        layer = nn.Linear(6, 6)
+        model = oni.convert(nn.Sequential(layer, nn.ReLU(), layer))
+        assert len(oni.summary(model).rows) == 1
+        y = model(torch.ones(1, 6))
+        assert_close(oni.bake(model)(torch.ones(1, 6)), y, atol=1e-6, rtol=0)
+
+    def test_shared_with_an_embedding_is_left_alone(self):
+        model = nn.ModuleDict({"table": nn.Embedding(10, 6), "decoder": nn.Linear(6, 10, bias=False)})
+        model["decoder"].weight = model["table"].weight
+        oni.convert(model)
+        assert orthogonal_layers(model) == set()
+
+
+class TestSummary:
+    def test_rows(self):
+        model = oni.convert(Small(), skip="head", steps=4, scale="relu")
+        rows = {row.layer: row for row in oni.summary(model).rows}
+        assert rows["features.0"].steps == 4
+        assert rows["features.0"].shape == (8, 3, 3, 3)
+        assert rows["features.0"].scale == pytest.approx((2**0.5, 2**0.5))
+        W = model.features[0].weight.detach().flatten(1) / 2**0.5
+        assert rows["features.0"].delta == pytest.approx(float(oni.orthogonality(W).row), abs=1e-4)
+        assert rows["features.0"].sigma[1] <= 1 + 1e-6
+        assert rows["head"].why
+        assert "list of its own" in rows["memory.weight_hh_l0"].why
+        assert "table" in rows["table"].why
+
+    def test_plain_text_where_there_is_no_terminal(self, capsys):
+        model = oni.convert(Small(), skip="head")
+        print(oni.summary(model))
+        text = capsys.readouterr().out
+        assert "\x1b" not in text
+        assert "features.0" in text
+        assert "4 of 7 weights are orthogonal." in text
+
+    def test_rich_table(self):
+        console = pytest.importorskip("rich.console").Console(file=io.StringIO(), width=120, force_terminal=True)
+        console.print(oni.summary(oni.convert(Small())))
+        assert "in_proj_weight" in console.file.getvalue()
+
+
+class TestInitScale:
+    @pytest.mark.parametrize("centred", [True, False])
+    def test_every_layer_has_unit_variance(self, centred):
+        model = nn.Sequential(
+            nn.Conv2d(3, 8, 3),
+            nn.ReLU(),
+            nn.ConvTranspose2d(8, 6, 3, bias=False),
+            nn.ReLU(),
+            nn.Flatten(),
+            nn.Linear(216, 5),
+        )
+        oni.convert(model, learn_scale=True, center=centred)
+        x = 3 * torch.randn(64, 3, 6, 6) + 1
+        assert oni.init_scale(model, x) is model
+        for index in (0, 2, 5):
+            y = model[: index + 1](x)
+            channels = y.transpose(0, 1).flatten(1)
+            # Statistics in float64 of float32 activations.
+            assert_close(channels.std(1, correction=0), torch.ones(len(channels)), atol=1e-4, rtol=0)
+            if model[index].bias is not None:
+                assert_close(channels.mean(1), torch.zeros(len(channels)), atol=1e-4, rtol=0)
+
+    def test_running_statistics_stay(self):
+        model = nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8), nn.Linear(8, 2))
+        oni.convert(model, learn_scale=True)
+        oni.init_scale(model, torch.randn(32, 6) + 5)
+        assert torch.equal(model[1].running_mean, torch.zeros(8))
+        assert model[1].num_batches_tracked == 0
+
+    def test_a_dead_filter_keeps_its_scale(self):
+        layer = oni.nn.Linear(3, 2, learn_scale=True)
+        oni.init_scale(layer, torch.ones(5, 3))
+        assert torch.equal(layer.parametrizations.weight[0].scale, torch.ones(2))
+
+    def test_arguments(self):
+        attention = oni.convert(nn.MultiheadAttention(8, 2), learn_scale=True)
+        x = torch.randn(3, 2, 8)
+        oni.init_scale(attention, (x, x, x))
+        oni.init_scale(attention, {"query": x, "key": x, "value": x})
+        with pytest.raises(ValueError, match="learn_scale=True"):
+            oni.init_scale(oni.convert(nn.Linear(3, 2)), torch.ones(5, 3))
+        with pytest.raises(ValueError, match="NaN or infinity"):
+            oni.init_scale(oni.nn.Linear(3, 2, learn_scale=True), torch.full((5, 3), float("nan")))
