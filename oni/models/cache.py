@@ -55,14 +55,25 @@ def prepare(model: nn.Module) -> list[Orthogonal]:
     pairs = {id(p): (p, Z) for p, Z in proxies(model) if p.may_hold(Z)}
     alike: dict[Any, list[tuple[Orthogonal, Tensor]]] = {}
     for parametrization, Z in pairs.values():
-        if not parametrization.is_fresh(Z):
+        if parametrization.fresh(Z) is None:
             parametrization.held = None
             shape = parametrization.layout.matrices(Z.detach()).shape
             map_options = tuple(parametrization.options.of_the_map().items())
             alike.setdefault((shape, Z.dtype, Z.device, Z.requires_grad, map_options), []).append((parametrization, Z))
     for together in alike.values():
-        hold_together(together)
+        size = batch_size(together[0][1])
+        for start in range(0, len(together), size):
+            hold_together(together[start : start + size])
     return [parametrization for parametrization, _ in pairs.values()]
+
+
+def batch_size(Z: Tensor) -> int:
+    """How many weights like this one to compute in one call.
+
+    A batch saves the overhead of calls, which is nothing beside the products of large matrices; on a CPU a batch of
+    those only drives each other out of the cache.
+    """
+    return max(1, (1 << 21) // max(1, Z.numel())) if Z.device.type == "cpu" else 1 << 16
 
 
 def batch_at_each_forward(model: nn.Module) -> None:

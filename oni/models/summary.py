@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from oni.diagnostics.spectrum import orthogonality, spectrum
 from oni.models.select import Weight, orthogonal_weights, weights
@@ -124,7 +124,7 @@ def orthogonal_row(weight: Weight, own: Orthogonal) -> Row:
     with torch.no_grad():
         Z = weight.module.parametrizations[weight.name].original  # type: ignore[union-attr, index]
         factors = own.scale.detach() if own.options.learn_scale else torch.tensor([own.options.scale])
-        W = unscaled(own, Z)
+        W = own.orthogonalized(Z).unflatten(-2, (own.options.groups, -1))
         sigma, delta = spectrum(W), orthogonality(W)
     short = delta.column if W.shape[-2] > W.shape[-1] else delta.row
     return Row(
@@ -137,12 +137,6 @@ def orthogonal_row(weight: Weight, own: Orthogonal) -> Row:
         sigma=(float(sigma.min()), float(sigma.max())),
         why="",
     )
-
-
-def unscaled(own: Orthogonal, Z: Tensor) -> Tensor:
-    """The orthogonalised matrices of a weight, one for each of its groups of any kind."""
-    W = own.unscaled(Z)
-    return W.unflatten(-2, (own.options.groups, -1))
 
 
 def plain_row(weight: Weight) -> Row:

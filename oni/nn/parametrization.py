@@ -185,7 +185,11 @@ class Held(NamedTuple):
     Z: Tensor
     version: int
     copy: Tensor
+    """Z's values then."""
     W: Tensor
+    """The orthogonalised matrices, without scale."""
+    weight: Tensor | None
+    """The weight itself, where it can be held."""
 
 
 class Orthogonal(nn.Module):
@@ -211,17 +215,17 @@ class Orthogonal(nn.Module):
         """How many ``oni.cached`` scopes ask to hold what is computed."""
 
     def forward(self, Z: Tensor) -> Tensor:
-        return self.scaled(self.unscaled(Z))
-
-    def unscaled(self, Z: Tensor) -> Tensor:
-        """The orthogonalised matrices, computed or held."""
-        if not self.is_fresh(Z):
+        held = self.fresh(Z)
+        if held is None and self.keeping and self.may_hold(Z):
+            (held,) = hold_together([(self, Z)])
+        if held is None:
             self.held = None
-            if not (self.keeping and self.may_hold(Z)):
-                return orthogonalize(self.layout.matrices(Z), **self.options.of_the_map())
-            hold_together([(self, Z)])
-        assert self.held is not None
-        return self.held.W
+            return self.scaled(self.orthogonalized(Z))
+        return self.scaled(held.W) if held.weight is None else held.weight
+
+    def orthogonalized(self, Z: Tensor) -> Tensor:
+        """The matrices of the weight, without scale."""
+        return orthogonalize(self.layout.matrices(Z), **self.options.of_the_map())
 
     def right_inverse(self, W0: Tensor) -> Tensor:
         if tuple(W0.shape) != self.shape:
@@ -240,22 +244,21 @@ class Orthogonal(nn.Module):
         """Whether a change of Z can be noticed: not for tensors that stand in for the parameter, nor while tracing."""
         return type(Z) is nn.Parameter and Z.device.type != "meta" and not torch.compiler.is_compiling()
 
-    def is_fresh(self, Z: Tensor) -> bool:
-        """Whether the weight held is that of Z, with a graph if one is wanted."""
+    def fresh(self, Z: Tensor) -> Held | None:
+        """What is held, if it is right for Z, with a graph if one is wanted."""
         held = self.held
-        if held is None or torch.compiler.is_compiling():
-            return False
-        if held.Z is not Z or held.version != Z._version:
-            return False
+        if held is None or held.Z is not Z or held.version != Z._version or torch.compiler.is_compiling():
+            return None
         if torch.is_grad_enabled() and Z.requires_grad and not held.W.requires_grad:
-            return False
+            return None
         if held.W.is_inference() and not torch.is_inference_mode_enabled():
-            return False
+            return None
         if self.trusted:
-            return True
+            return held
         # Z.data.copy_() and writes through numpy leave no other trace.
         copy = held.copy
-        return copy.device == Z.device and copy.dtype == Z.dtype and torch.equal(self.layout.matrices(Z.detach()), copy)
+        same = copy.device == Z.device and copy.dtype == Z.dtype and torch.equal(Z, copy)
+        return held if same else None
 
     def extra_repr(self) -> str:
         return ", ".join(f"{name}={getattr(self.options, name)!r}" for name in self.options.__dataclass_fields__)
@@ -265,9 +268,13 @@ class Orthogonal(nn.Module):
         return {**self.__dict__, "held": None, "trusted": 0, "keeping": 0}
 
 
-def hold_together(pairs: list[tuple[Orthogonal, Tensor]]) -> None:
+def hold_together(pairs: list[tuple[Orthogonal, Tensor]]) -> list[Held]:
     """Compute the weights of parametrizations with equal options and equal shapes in one call, and hold them."""
     matrices = [parametrization.layout.matrices(Z) for parametrization, Z in pairs]
     Ws = orthogonalize_each(matrices, **pairs[0][0].options.of_the_map())
-    for (parametrization, Z), matrix, W in zip(pairs, matrices, Ws, strict=True):
-        parametrization.held = Held(Z, Z._version, matrix.detach().clone(), W)
+    for (parametrization, Z), W in zip(pairs, Ws, strict=True):
+        # A multiplication saves tensors that the first backward() would empty, and a learnable scale changes.
+        settled = not (W.requires_grad or parametrization.options.learn_scale)
+        weight = parametrization.scaled(W) if settled else None
+        parametrization.held = Held(Z, Z._version, Z.detach().clone(), W, weight)
+    return [parametrization.held for parametrization, _ in pairs if parametrization.held is not None]
