@@ -119,6 +119,8 @@ def checked_input(Z: Tensor) -> None:
 
 def full_precision(device_type: str) -> AbstractContextManager[object]:
     """Switch autocast off inside, if it is on or, for a backward that torch.compile traces, might be."""
+    if not torch.amp.is_autocast_available(device_type):
+        return contextlib.nullcontext()
     if torch.is_autocast_enabled(device_type) or torch.compiler.is_compiling():
         return torch.autocast(device_type, enabled=False)
     return contextlib.nullcontext()

@@ -215,6 +215,8 @@ class Orthogonal(nn.Module):
         """How many ``oni.cached`` scopes ask to hold what is computed."""
 
     def forward(self, Z: Tensor) -> Tensor:
+        if torch.compiler.is_compiling():
+            return self.scaled(self.orthogonalized(Z))
         held = self.fresh(Z)
         if held is None and self.keeping and self.may_hold(Z):
             (held,) = hold_together([(self, Z)])
@@ -241,13 +243,13 @@ class Orthogonal(nn.Module):
         return self.layout.weight(W, self.shape)
 
     def may_hold(self, Z: Tensor) -> bool:
-        """Whether a change of Z can be noticed: not for tensors that stand in for the parameter, nor while tracing."""
-        return type(Z) is nn.Parameter and Z.device.type != "meta" and not torch.compiler.is_compiling()
+        """Whether a change of Z can be noticed: not in tensors that stand in for the parameter."""
+        return type(Z) is nn.Parameter and Z.device.type != "meta" and not Z.is_inference()
 
     def fresh(self, Z: Tensor) -> Held | None:
         """What is held, if it is right for Z, with a graph if one is wanted."""
         held = self.held
-        if held is None or held.Z is not Z or held.version != Z._version or torch.compiler.is_compiling():
+        if held is None or held.Z is not Z or held.version != Z._version:
             return None
         if torch.is_grad_enabled() and Z.requires_grad and not held.W.requires_grad:
             return None

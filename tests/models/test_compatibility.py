@@ -80,6 +80,19 @@ def test_other_dtypes(dtype):
     assert_close(y, oni.bake(copy.deepcopy(model))(X.to(dtype)))
 
 
+def test_meta_device():
+    with torch.device("meta"):
+        model = converted()
+        assert model(torch.empty(4, 3, 6, 6)).shape == (4, 10)
+
+
+def test_a_model_made_in_inference_mode():
+    with torch.inference_mode():
+        model = converted()
+        assert_close(model(X), model(X))
+        assert_close(model(X), oni.bake(model)(X), atol=1e-6, rtol=1e-6)
+
+
 def test_averaged_model():
     model = converted()
     average = torch.optim.swa_utils.AveragedModel(model, multi_avg_fn=torch.optim.swa_utils.get_ema_multi_avg_fn(0.5))
