@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from oni.models.cache import stop_batching
-from oni.models.select import orthogonal_weights
+from oni.models.select import LEFT_ALONE, proxied_weights
 from oni.nn.layers import PLAIN
 
 __all__ = ["bake"]
@@ -27,7 +27,7 @@ def bake(model: M) -> M:
     >>> type(layer).__module__, list(layer.state_dict())
     ('torch.nn.modules.linear', ['weight', 'bias'])
     """
-    found = list(orthogonal_weights(model))
+    found = list(proxied_weights(model))
     for weight, _ in found:
         if len(weight.module.parametrizations[weight.name]) > 1:  # type: ignore[index]
             raise ValueError(
@@ -42,6 +42,8 @@ def bake(model: M) -> M:
             make_plain(weight.module, weight.name, parameter, parametrization.position)
             parameter.copy_(value)
     stop_batching(model)
+    for module in model.modules():
+        module.__dict__.pop(LEFT_ALONE, None)
     return model
 
 

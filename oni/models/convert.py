@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from oni.models.cache import batch_at_each_forward
-from oni.models.select import Selector, Weight, chosen
+from oni.models.select import LEFT_ALONE, Selector, Weight, chosen
 from oni.nn.parametrization import Options, Orthogonal, attach, checked_weight, layout_of, settled
 
 __all__ = ["convert"]
@@ -35,6 +35,9 @@ def convert(
     every layer, what was done, and why a layer was left alone. A converted model computes the weights of equal shape
     in one batched call at the start of each forward pass, and those that have not changed since, not at all.
 
+    A depthwise convolution is as many matrices of one row: each filter gets norm 1 and, centred as ``"auto"`` has it,
+    sum 0, so it no longer sees a constant. ``skip`` such layers, or pass ``center=False``, where that matters.
+
     Args:
         model: any module. Its parameters stay the same objects, shared ones stay shared, optimizers go on working.
         only: convert these alone: a module type, a glob pattern on qualified names (``"features.*"``), a function of
@@ -58,8 +61,10 @@ def convert(
     options = settled(steps, scale, learn_scale, center, bound, groups, schedule)
     made: dict[int, Orthogonal] = {}
     todo: list[tuple[Weight, Orthogonal]] = []
+    left_alone: dict[str, str] = {}
     for weight, why in chosen(model, only, skip):
         if why:
+            left_alone[weight.shown] = why
             continue
         present = weight.parametrization
         own = Options(**{**options.__dict__, "groups": options.groups * weight.groups})
@@ -82,4 +87,6 @@ def convert(
         for weight, parametrization in todo:
             attach(weight.module, weight.name, parametrization)
     batch_at_each_forward(model)
+    # For summary; no parameter, no buffer, so no part of any checkpoint.
+    object.__setattr__(model, LEFT_ALONE, left_alone)
     return model

@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 
-from oni.models.select import Weight, orthogonal_weights
-from oni.nn.parametrization import CONVOLUTIONS, Orthogonal
+from oni.models.select import Weight, proxied_weights
+from oni.nn.parametrization import CONVOLUTIONS, FromProxy
 
 __all__ = ["init_scale"]
 
@@ -42,7 +42,7 @@ def init_scale(model: M, batch: Any) -> M:
     """
     layers = [
         (weight, own)
-        for weight, own in orthogonal_weights(model)
+        for weight, own in proxied_weights(model)
         if own.options.learn_scale and weight.name == "weight" and isinstance(weight.module, (nn.Linear, *CONVOLUTIONS))
     ]
     if not layers:
@@ -69,7 +69,7 @@ def init_scale(model: M, batch: Any) -> M:
 class _Normalise:
     """A forward hook that sets one layer's scale and bias at its first call, and passes on what they give."""
 
-    def __init__(self, weight: Weight, own: Orthogonal) -> None:
+    def __init__(self, weight: Weight, own: FromProxy) -> None:
         self.weight, self.own, self.done = weight, own, False
 
     def __call__(self, module: nn.Module, _: Any, output: Tensor) -> Tensor | None:

@@ -9,13 +9,15 @@ from typing import Any, NamedTuple, TypeAlias
 from torch import nn
 from torch.nn.utils import parametrize
 
-from oni.nn.parametrization import CONVOLUTIONS, Orthogonal, layout_of
+from oni.nn.parametrization import CONVOLUTIONS, FromProxy, layout_of
 
-__all__ = ["Selector", "Weight", "chosen", "orthogonal_weights", "weights"]
+__all__ = ["LEFT_ALONE", "Selector", "Weight", "chosen", "proxied_weights", "weights"]
 
 One: TypeAlias = "type[nn.Module] | str | Callable[[str, nn.Module], bool]"
 Selector: TypeAlias = "One | Iterable[One] | None"
 
+LEFT_ALONE = "_oni_left_alone"
+"""The attribute of a converted model that remembers why weights were left alone."""
 ATTENTION = ("in_proj_weight", "q_proj_weight", "k_proj_weight", "v_proj_weight")
 
 
@@ -37,6 +39,11 @@ class Weight(NamedTuple):
         return self.layer or type(self.module).__name__
 
     @property
+    def shown(self) -> str:
+        """The weight's name in tables."""
+        return self.called if self.name == "weight" else f"{self.called}.{self.name}"
+
+    @property
     def parametrization(self) -> nn.Module | None:
         """Its first parametrization, whoever's."""
         if not parametrize.is_parametrized(self.module, self.name):
@@ -47,7 +54,7 @@ class Weight(NamedTuple):
 def weights(model: nn.Module) -> Iterator[Weight]:
     """Every weight that has rows and columns, in the model's order; each module once, under its first name."""
     for layer, module in model.named_modules():
-        if isinstance(module, parametrize.ParametrizationList | Orthogonal) or layer.endswith(".parametrizations"):
+        if isinstance(module, parametrize.ParametrizationList | FromProxy) or layer.endswith(".parametrizations"):
             continue
         if isinstance(module, (nn.Linear, *CONVOLUTIONS)):
             yield Weight(layer, module, "weight")
@@ -63,14 +70,24 @@ def weights(model: nn.Module) -> Iterator[Weight]:
             yield Weight(layer, module, "weight", unfit="an embedding is a table, not a map")
         elif isinstance(module, nn.Bilinear):
             yield Weight(layer, module, "weight", unfit="is a bilinear form; call oni.orthogonal on it")
+        else:
+            parametrised = list(module.parametrizations) if parametrize.is_parametrized(module) else []
+            own = [name for name, parameter in module._parameters.items() if is_matrix(parameter)]
+            for name in own + parametrised:
+                yield Weight(layer, module, name, unfit="not a kind of layer that convert knows")
 
 
-def orthogonal_weights(model: nn.Module) -> Iterator[tuple[Weight, Orthogonal]]:
-    """The weights that are orthogonal now, wherever they are."""
+def is_matrix(parameter: nn.Parameter | None) -> bool:
+    lazy = isinstance(parameter, nn.parameter.UninitializedParameter)
+    return parameter is not None and not lazy and parameter.dim() > 1
+
+
+def proxied_weights(model: nn.Module) -> Iterator[tuple[Weight, FromProxy]]:
+    """The weights that are computed from a proxy now, wherever they are."""
     for layer, module in model.named_modules():
         if not isinstance(module, parametrize.ParametrizationList) and parametrize.is_parametrized(module):
             for name, parametrizations in module.parametrizations.items():
-                if isinstance(parametrizations[0], Orthogonal):
+                if isinstance(parametrizations[0], FromProxy):
                     yield Weight(layer, module, name), parametrizations[0]
 
 
@@ -109,7 +126,7 @@ def selectors(given: Selector, argument: str) -> list[One]:
     if given is None:
         return []
     several = isinstance(given, Iterable) and not isinstance(given, str | type)
-    those: list[Any] = list(given) if several else [given]  # type: ignore[arg-type]
+    those: list[Any] = list(given) if several else [given]
     for one in those:
         if not (isinstance(one, str) or callable(one)):
             raise TypeError(
@@ -152,5 +169,5 @@ def shared_with_others(weight: Weight, shared: dict[int, list[tuple[nn.Module, s
         if module is weight.module:
             continue
         if not isinstance(module, (nn.Linear, *CONVOLUTIONS)) or layout_of(module) != layout_of(weight.module):
-            return f"shares its parameter with a {type(module).__name__}, which is not converted"
+            return f"shares its parameter with {type(module).__name__}, which is not converted"
     return ""

@@ -11,8 +11,9 @@ import torch
 from torch import nn
 
 from oni.diagnostics.spectrum import orthogonality, spectrum
-from oni.models.select import Weight, orthogonal_weights, weights
-from oni.nn.parametrization import Orthogonal
+from oni.models.select import LEFT_ALONE, Weight, proxied_weights, weights
+from oni.newton.matrix import is_tall
+from oni.nn.parametrization import FromProxy, Orthogonal
 
 __all__ = ["Row", "Summary", "summary"]
 
@@ -110,45 +111,45 @@ def summary(model: nn.Module) -> Summary:
     <BLANKLINE>
     1 of 2 weights are orthogonal.
     """
-    found = {(id(weight.module), weight.name): (weight, own) for weight, own in orthogonal_weights(model)}
+    reasons = getattr(model, LEFT_ALONE, {})
+    found = {
+        (id(weight.module), weight.name): (weight, own) for weight, own in proxied_weights(model) if own.orthogonal
+    }
     rows = []
     for weight in weights(model):
         _, own = found.pop((id(weight.module), weight.name), (weight, None))
-        rows.append(orthogonal_row(weight, own) if own is not None else plain_row(weight))
+        rows.append(orthogonal_row(weight, own) if own is not None else plain_row(weight, reasons))
     # Parameters that convert would not touch, made orthogonal by hand.
     rows += [orthogonal_row(weight, own) for weight, own in found.values()]
     return Summary(tuple(rows))
 
 
-def orthogonal_row(weight: Weight, own: Orthogonal) -> Row:
+def orthogonal_row(weight: Weight, own: FromProxy) -> Row:
     with torch.no_grad():
         Z = weight.module.parametrizations[weight.name].original  # type: ignore[union-attr, index]
         factors = own.scale.detach() if own.options.learn_scale else torch.tensor([own.options.scale])
-        W = own.orthogonalized(Z).unflatten(-2, (own.options.groups, -1))
-        sigma, delta = spectrum(W), orthogonality(W)
-    short = delta.column if W.shape[-2] > W.shape[-1] else delta.row
+        parts = own.alone(own.unscaled(Z))
+        sigmas = [spectrum(W) for W in parts]
+        deltas = [orthogonality(W).column if is_tall(*W.shape[-2:]) else orthogonality(W).row for W in parts]
     return Row(
-        layer=shown_name(weight),
+        layer=weight.shown,
         kind=kind(weight),
         shape=own.shape,
-        steps=own.options.steps,
+        steps=own.options.steps if isinstance(own, Orthogonal) else None,
         scale=(float(factors.min()), float(factors.max())),
-        delta=float(short.max()),
-        sigma=(float(sigma.min()), float(sigma.max())),
+        delta=max(float(delta.max()) for delta in deltas),
+        sigma=(min(float(sigma.min()) for sigma in sigmas), max(float(sigma.max()) for sigma in sigmas)),
         why="",
     )
 
 
-def plain_row(weight: Weight) -> Row:
+def plain_row(weight: Weight, reasons: dict[str, str]) -> Row:
     present = weight.parametrization
-    why = f"parametrised by {type(present).__name__}" if present is not None else weight.unfit or "not chosen"
+    why = f"parametrised by {type(present).__name__}" if present is not None else ""
+    why = why or reasons.get(weight.shown) or weight.unfit or "not chosen"
     tensor = weight.module._parameters.get(weight.name)
     shape = None if tensor is None else tuple(tensor.shape)
-    return Row(shown_name(weight), kind(weight), shape, None, None, None, None, why)
-
-
-def shown_name(weight: Weight) -> str:
-    return weight.called if weight.name == "weight" else f"{weight.called}.{weight.name}"
+    return Row(weight.shown, kind(weight), shape, None, None, None, None, why)
 
 
 def kind(weight: Weight) -> str:

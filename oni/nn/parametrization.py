@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -14,7 +14,19 @@ from oni.newton.lasting import orthogonalize_each
 from oni.newton.matrix import Layout
 from oni.newton.orthogonalize import checked_options, orthogonalize
 
-__all__ = ["Options", "Orthogonal", "checked_weight", "layout_of", "orthogonal", "settled"]
+__all__ = [
+    "FromProxy",
+    "Options",
+    "Orthogonal",
+    "attach",
+    "checked_learn_scale",
+    "checked_module",
+    "checked_scale",
+    "checked_weight",
+    "layout_of",
+    "orthogonal",
+    "settled",
+]
 
 M = TypeVar("M", bound=nn.Module)
 TRANSPOSED = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
@@ -58,10 +70,7 @@ def orthogonal(
     >>> torch.allclose(layer.weight @ layer.weight.T, torch.eye(16), atol=1e-5)
     True
     """
-    if not isinstance(module, nn.Module):
-        raise TypeError(
-            f"module must be a torch.nn.Module, got {type(module).__name__}; pass the layer, not its weight"
-        )
+    checked_module(module)
     options = settled(steps, scale, learn_scale, center, bound, groups, schedule)
     weight = checked_weight(module, name, type(module).__name__)
     attach(module, name, Orthogonal(weight, layout_of(module), options))
@@ -98,12 +107,27 @@ def settled(
     # Any number of rows will do here; whether the groups divide them is seen with the weight.
     rows = groups if isinstance(groups, int) and groups > 0 else 1
     steps, _, groups = checked_options((rows, 1), steps, center, bound, groups, schedule)
-    if not isinstance(learn_scale, bool):
-        raise TypeError(f"learn_scale must be True or False, got {learn_scale!r}; the factor itself is scale")
+    learn_scale = checked_learn_scale(learn_scale)
     return Options(steps, checked_scale(scale), learn_scale, center, bound, groups, schedule)
 
 
+def checked_module(module: nn.Module) -> None:
+    """Refuse anything but a module."""
+    if not isinstance(module, nn.Module):
+        raise TypeError(
+            f"module must be a torch.nn.Module, got {type(module).__name__}; pass the layer, not its weight"
+        )
+
+
+def checked_learn_scale(learn_scale: bool) -> bool:
+    """``learn_scale`` itself, if it is a truth value."""
+    if not isinstance(learn_scale, bool):
+        raise TypeError(f"learn_scale must be True or False, got {learn_scale!r}; the factor itself is scale")
+    return learn_scale
+
+
 def checked_scale(scale: float | str) -> float:
+    """``scale`` as a number."""
     if isinstance(scale, str):
         try:
             return float(nn.init.calculate_gain(scale))  # type: ignore[arg-type]
@@ -158,7 +182,8 @@ def checked_weight(module: nn.Module, name: str, called: str) -> nn.Parameter:
     return weight
 
 
-def attach(module: nn.Module, name: str, parametrization: Orthogonal) -> None:
+def attach(module: nn.Module, name: str, parametrization: FromProxy) -> None:
+    """Compute a parameter by a parametrization from now on."""
     position = list(module._parameters).index(name)
     # unsafe only skips computing the weight once more to see that its shape and dtype stay, which they do.
     parametrize.register_parametrization(module, name, parametrization, unsafe=True)
@@ -179,6 +204,61 @@ def accept_parameters(module: nn.Module) -> None:
     cls.__setattr__ = assign  # type: ignore[method-assign]
 
 
+class Scaling(Protocol):
+    """What the options of every such parametrization have."""
+
+    @property
+    def scale(self) -> float: ...
+    @property
+    def learn_scale(self) -> bool: ...
+
+
+class FromProxy(nn.Module):
+    """A parametrization from a proxy Z to the weight, by way of matrices: layout, scale, assignment."""
+
+    orthogonal = True
+    """Whether its matrices are meant to be orthogonal."""
+
+    def __init__(self, weight: Tensor, layout: Layout, options: Scaling) -> None:
+        super().__init__()
+        self.layout = layout
+        self.options = options
+        self.shape = tuple(weight.shape)
+        self.position = 0
+        """Where the parameter stood among the module's own."""
+        if options.learn_scale:
+            self.scale = nn.Parameter(
+                torch.full((layout.filters(self.shape),), options.scale, dtype=weight.dtype, device=weight.device)
+            )
+
+    def forward(self, Z: Tensor) -> Tensor:
+        return self.scaled(self.unscaled(Z))
+
+    def unscaled(self, Z: Tensor) -> Tensor:
+        """The matrices of the weight, without scale."""
+        raise NotImplementedError
+
+    def alone(self, W: Tensor) -> list[Tensor]:
+        """Those matrices as the blocks of rows that were computed each on its own."""
+        return [W]
+
+    def right_inverse(self, W0: Tensor) -> Tensor:
+        if tuple(W0.shape) != self.shape:
+            raise ValueError(f"the weight must have shape {self.shape}, got {tuple(W0.shape)}")
+        return W0.detach().clone()
+
+    def scaled(self, W: Tensor) -> Tensor:
+        """From matrices to the weight."""
+        if self.options.learn_scale:
+            W = self.scale.to(W.dtype).view(*W.shape[:-1], 1) * W
+        elif self.options.scale != 1.0:
+            W = self.options.scale * W
+        return self.layout.weight(W, self.shape)
+
+    def extra_repr(self) -> str:
+        return ", ".join(f"{name}={value!r}" for name, value in vars(self.options).items())
+
+
 class Held(NamedTuple):
     """A weight computed before, with all it takes to see that it is still right."""
 
@@ -192,22 +272,15 @@ class Held(NamedTuple):
     """The weight itself, where it can be held."""
 
 
-class Orthogonal(nn.Module):
-    """The parametrization: from the proxy Z to the weight, by way of matrices."""
+class Orthogonal(FromProxy):
+    """The parametrization by ``orthogonalize``, with a memory."""
+
+    options: Options
 
     def __init__(self, weight: Tensor, layout: Layout, options: Options) -> None:
-        super().__init__()
-        self.layout = layout
-        self.options = options
-        self.shape = tuple(weight.shape)
-        self.position = 0
-        """Where the parameter stood among the module's own."""
+        super().__init__(weight, layout, options)
         # Whether the groups fit is known only now.
         checked_options(layout.matrices(weight).shape, **options.of_the_map())
-        if options.learn_scale:
-            self.scale = nn.Parameter(
-                torch.full((layout.filters(self.shape),), options.scale, dtype=weight.dtype, device=weight.device)
-            )
         self.held: Held | None = None
         self.trusted = 0
         """How many forward passes under way have compared ``held`` with the proxy already."""
@@ -216,31 +289,20 @@ class Orthogonal(nn.Module):
 
     def forward(self, Z: Tensor) -> Tensor:
         if torch.compiler.is_compiling():
-            return self.scaled(self.orthogonalized(Z))
+            return self.scaled(self.unscaled(Z))
         held = self.fresh(Z)
         if held is None and self.keeping and self.may_hold(Z):
             (held,) = hold_together([(self, Z)])
         if held is None:
             self.held = None
-            return self.scaled(self.orthogonalized(Z))
+            return self.scaled(self.unscaled(Z))
         return self.scaled(held.W) if held.weight is None else held.weight
 
-    def orthogonalized(self, Z: Tensor) -> Tensor:
-        """The matrices of the weight, without scale."""
+    def unscaled(self, Z: Tensor) -> Tensor:
         return orthogonalize(self.layout.matrices(Z), **self.options.of_the_map())
 
-    def right_inverse(self, W0: Tensor) -> Tensor:
-        if tuple(W0.shape) != self.shape:
-            raise ValueError(f"the weight must have shape {self.shape}, got {tuple(W0.shape)}")
-        return W0.detach().clone()
-
-    def scaled(self, W: Tensor) -> Tensor:
-        """From orthogonalised matrices to the weight."""
-        if self.options.learn_scale:
-            W = self.scale.to(W.dtype).view(*W.shape[:-1], 1) * W
-        elif self.options.scale != 1.0:
-            W = self.options.scale * W
-        return self.layout.weight(W, self.shape)
+    def alone(self, W: Tensor) -> list[Tensor]:
+        return [W.unflatten(-2, (self.options.groups, -1))]
 
     def may_hold(self, Z: Tensor) -> bool:
         """Whether a change of Z can be noticed: not in tensors that stand in for the parameter."""
@@ -261,9 +323,6 @@ class Orthogonal(nn.Module):
         copy = held.copy
         same = copy.device == Z.device and copy.dtype == Z.dtype and torch.equal(Z, copy)
         return held if same else None
-
-    def extra_repr(self) -> str:
-        return ", ".join(f"{name}={getattr(self.options, name)!r}" for name in self.options.__dataclass_fields__)
 
     def __getstate__(self) -> dict[str, Any]:
         # What is held belongs to a graph, which can't be copied, and to this very parameter.

@@ -206,6 +206,8 @@ class TestSharing:
         model["decoder"].weight = model["table"].weight
         oni.convert(model)
         assert orthogonal_layers(model) == set()
+        (_, decoder) = oni.summary(model).rows
+        assert decoder.why == "shares its parameter with Embedding, which is not converted"
 
 
 class TestSummary:
@@ -218,9 +220,22 @@ class TestSummary:
         W = model.features[0].weight.detach().flatten(1) / 2**0.5
         assert rows["features.0"].delta == pytest.approx(float(oni.orthogonality(W).row), abs=1e-4)
         assert rows["features.0"].sigma[1] <= 1 + 1e-6
-        assert rows["head"].why
+        assert rows["head"].why == "skipped by 'head'"
         assert "list of its own" in rows["memory.weight_hh_l0"].why
         assert "table" in rows["table"].why
+
+    def test_layers_of_unknown_kinds_are_listed(self):
+        class Own(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.kernel = nn.Parameter(torch.randn(3, 4))
+                self.gain = nn.Parameter(torch.ones(3))
+
+        (row,) = oni.summary(oni.convert(Own())).rows
+        assert (row.layer, row.shape) == ("Own.kernel", (3, 4))
+        assert "not a kind of layer" in row.why
+        (row,) = oni.summary(oni.orthogonal(Own(), "kernel")).rows
+        assert not row.why
 
     def test_plain_text_where_there_is_no_terminal(self, capsys):
         model = oni.convert(Small(), skip="head")

@@ -1,0 +1,89 @@
+"""Every example runs, and what it prints is what it promises."""
+
+import os
+import re
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = sorted((Path(__file__).parents[1] / "examples").glob("**/*.py"))
+
+
+def run(script, *arguments, folder):
+    done = subprocess.run(
+        [sys.executable, "-W", "error", script, *map(str, arguments)],
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def losses(text):
+    """The last row of a table of losses, by its headings."""
+    headings = re.search(r"^steps +(.+)$", text, re.MULTILINE)[1]
+    last = re.findall(r"^ *\d+ - +\d+ +(.+)$", text, re.MULTILINE)[-1]
+    return dict(zip(re.split(r"  +", headings), map(float, last.split()), strict=True))
+
+
+def before_and_after(script, folder):
+    text = run(script, "--steps", 80, "--out", folder / "kept", folder=folder)
+    last = losses(text)
+    # Of these numbers the last is 1.25, and the first as good as ln 10 = 2.303, which is that of a guess.
+    assert last["after"] < 1.8
+    assert last["before"] > 2.28
+    assert "20 of 20 weights are orthogonal." in text
+    difference = float(re.search(r"differs from the trained one by at most (\S+)\.$", text, re.MULTILINE)[1])
+    assert difference < 1e-5
+    assert (folder / "kept" / "model.pt").is_file()
+
+
+def gan_discriminator(script, folder):
+    text = run(script, "--steps", 60, "--newton", 10, folder=folder)
+    rows = {}
+    for name, low, high, middle in re.findall(r"^(\w+) +\d of 8 .* (\S+) - (\S+), median (\S+)$", text, re.MULTILINE):
+        rows[name] = float(low), float(high), float(middle)
+    assert set(rows) == {"spectral_norm", "orthogonal"}
+    # One power iteration a step estimates the largest singular value to a few percent.
+    assert rows["spectral_norm"][1] == pytest.approx(1, abs=0.1)
+    assert rows["spectral_norm"][2] < 0.7
+    # Ten steps take all but the very smallest to 1, and none beyond, as far as three decimals show.
+    assert rows["orthogonal"][1] <= 1.001
+    assert rows["orthogonal"][2] > 0.99
+
+
+def recurrent_copy_task(script, folder):
+    last = losses(run(script, "--steps", 64, "--delay", 20, folder=folder))
+    # ln 8 = 2.079 is the loss without a memory; the orthogonal cell reaches 1.45.
+    assert last["orthogonal"] < 1.8
+    assert last["plain"] > 2.0
+    for cell in ("lstm", "gru"):
+        text = run(script, "--steps", 8, "--delay", 4, "--cell", cell, folder=folder)
+        assert all(value < 2.2 for value in losses(text).values())
+
+
+CHECKS = {check.__name__: check for check in (before_and_after, gan_discriminator, recurrent_copy_task)}
+
+
+def test_no_example_is_left_out():
+    assert {script.stem for script in EXAMPLES} == set(CHECKS)
+
+
+@pytest.mark.parametrize("script", EXAMPLES, ids=lambda script: script.stem)
+def test_example(script, tmp_path):
+    CHECKS[script.stem](script, tmp_path)
+
+
+@pytest.mark.parametrize("script", EXAMPLES, ids=lambda script: script.stem)
+def test_help(script, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", [str(script), "--help"])
+    with pytest.raises(SystemExit) as stop:
+        runpy.run_path(str(script), run_name="__main__")
+    assert stop.value.code == 0
+    assert "--steps" in capsys.readouterr().out
