@@ -126,7 +126,7 @@ def selectors(given: Selector, argument: str) -> list[One]:
     if given is None:
         return []
     several = isinstance(given, Iterable) and not isinstance(given, str | type)
-    those: list[Any] = list(given) if several else [given]
+    those: list[Any] = list(given) if several else [given]  # type: ignore[arg-type]
     for one in those:
         if not (isinstance(one, str) or callable(one)):
             raise TypeError(
