@@ -35,7 +35,7 @@ def demo(
 
 
 def bench(
-    what: Annotated[str, typer.Argument(help="What to measure: matrices.")] = "matrices",
+    what: Annotated[str, typer.Argument(help="What to measure: matrices or models.")] = "matrices",
     seconds: Annotated[float, typer.Option(help="Time for each case.")] = 10.0,
     quick: Annotated[bool, typer.Option("--quick", help="A look in a few seconds, at small cases.")] = False,
     cases: Annotated[
@@ -55,9 +55,39 @@ def bench(
     raise typer.Exit(run(Settings(what, seconds, quick, cases, threads, device, json, plain)))
 
 
+def list_experiments(
+    out: Annotated[Path, typer.Option(help="Folder in which to look for results.")] = Path("results"),
+    plain: Annotated[bool, typer.Option("--plain", help="ASCII only, no colours.")] = False,
+) -> None:
+    """List the paper's experiments, their presets, and where their results are."""
+    from oni.recipes.reproduce import show_list
+
+    show_list(out, plain=plain)
+
+
+list_experiments.__name__ = "list"  # the command's name; the builtin of that name is needed here
+
+
+def reproduce(
+    id: Annotated[str, typer.Argument(help="A figure, table or theorem of the paper; oni list shows them.")],
+    preset: Annotated[str, typer.Option(help="How much of it: smoke (seconds), laptop (minutes) or paper.")] = "laptop",
+    out: Annotated[
+        Path, typer.Option(file_okay=False, help="Folder for results and pictures, made if missing.")
+    ] = Path("results"),
+    seed: Annotated[int, typer.Option(help="The first seed.")] = 0,
+    plain: Annotated[bool, typer.Option("--plain", help="ASCII only, no colours.")] = False,
+) -> None:
+    """Run an experiment of the paper: its numbers beside ours, and each of its claims held or not."""
+    from oni.recipes.reproduce import reproduce as run
+
+    run(id, preset, out, seed, plain=plain)
+
+
 COMMANDS: dict[Callable[..., None], str] = {
     demo: "oni demo --out pictures --seed 1",
     bench: "oni bench --cases '256x*' --json bench.json",
+    list_experiments: "oni list",
+    reproduce: "oni reproduce fig2 --preset smoke",
 }
 """Every command, with the example that its help shows."""
 

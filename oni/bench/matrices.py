@@ -11,7 +11,7 @@ from torch import Tensor
 
 from oni.bench.contender import Contender, Job, job_of
 from oni.bench.limit import product_calls, products_of
-from oni.bench.measure import interleaved
+from oni.bench.measure import Watch, interleaved
 from oni.bench.memory import peak_memory
 from oni.bench.peers import authors, peers
 from oni.bench.probe import probe
@@ -30,9 +30,6 @@ SIGMA_MIN = 0.9
 """What the schedules are asked to certify when their costs are compared."""
 AGREEMENT = 1e-4
 """Relative; the forms of the iteration differ by less than 1e-5 in float32 at these steps."""
-
-Watch = Callable[[str, float], None]
-"""Is told what is being done, and which part of the case is over."""
 
 
 @dataclass(frozen=True)

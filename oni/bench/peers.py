@@ -10,25 +10,11 @@ from torch.nn.utils import parametrizations
 
 from oni.bench.contender import Contender, Job, job_of
 from oni.newton.matrix import is_tall
+from oni.newton.reference import authors
 
-__all__ = ["MAPS", "authors", "olm", "peers", "polar_factor"]
+__all__ = ["MAPS", "authors", "olm", "peers", "polar_factor", "torch_orthogonal"]
 
 MAPS = ("cayley", "matrix_exp", "householder")
-
-
-def authors(Z: Tensor, steps: int, *, center: bool) -> Tensor:
-    """The paper's iteration as its authors released it: one Gram matrix serves the bound and the iteration."""
-    if center:
-        Z = Z - Z.mean(-1, keepdim=True)
-    n = Z.shape[-2]
-    one = torch.eye(n, dtype=Z.dtype, device=Z.device)
-    M = Z @ Z.mT + 1e-5 * one
-    norm = torch.linalg.matrix_norm(M, keepdim=True)
-    S = (M / norm).reshape(-1, n, n)
-    B = one.expand_as(S)
-    for _ in range(steps):
-        B = torch.baddbmm(B, B @ B @ B, S, beta=1.5, alpha=-0.5)
-    return B.reshape(M.shape) @ Z / norm.sqrt()
 
 
 def polar_factor(Z: Tensor, *, center: bool) -> Tensor:
@@ -49,11 +35,11 @@ def olm(Z: Tensor, *, center: bool) -> Tensor:
     return (D * eigenvalues.rsqrt()[..., None, :]) @ (D.mT @ Z)
 
 
-def torch_orthogonal(Z: Tensor, G: Tensor, map_name: str) -> Job:
+def torch_orthogonal(Z: Tensor, G: Tensor, map_name: str, *, trivialization: bool = True) -> Job:
     """The weight of a module under torch's own parametrization, as its forward would compute it."""
     module = torch.nn.Module()
     module.weight = torch.nn.Parameter(Z.clone())
-    parametrizations.orthogonal(module, "weight", orthogonal_map=map_name)
+    parametrizations.orthogonal(module, "weight", orthogonal_map=map_name, use_trivialization=trivialization)
     return parametrized(module, G)
 
 

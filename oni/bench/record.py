@@ -2,30 +2,31 @@
 
 from __future__ import annotations
 
-import os
-import platform
-import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime, timezone
-from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
-from typing import Any
-
-import torch
+from typing import Any, TypeVar
 
 from oni.bench.limit import operations
-from oni.bench.measure import Quartiles
+from oni.bench.measure import Interval, Quartiles
 from oni.bench.result import CaseResult
 from oni.bench.settings import SEED, Settings
 from oni.bench.targets import Verdict
+from oni.recipes.machine import machine, versions
 
-__all__ = ["machine", "record", "versions"]
+__all__ = ["machine", "plain", "record", "recorded_case", "versions"]
+
+R = TypeVar("R")
 
 
 def record(
-    results: Sequence[CaseResult], verdicts: Sequence[Verdict], settings: Settings, *, complete: bool
+    results: Sequence[R],
+    verdicts: Sequence[Verdict],
+    settings: Settings,
+    *,
+    complete: bool,
+    of_case: Callable[[R], dict[str, Any]],
 ) -> dict[str, Any]:
-    """Everything about a run in plain values."""
+    """Everything about a run in plain values; ``of_case`` puts one result into such."""
     return {
         "command": settings.command(),
         "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
@@ -39,55 +40,20 @@ def record(
             "least_rounds": settings.least_rounds,
             "patience_seconds": settings.patience,
         },
-        "cases": [_case(result) for result in results],
+        "cases": [of_case(result) for result in results],
         "targets": [_target(verdict) for verdict in verdicts],
     }
 
 
-def machine(device: str = "cpu") -> dict[str, Any]:
-    """What the numbers depend on."""
-    described: dict[str, Any] = {
-        "cpu": cpu_model(),
-        "cores": os.cpu_count(),
-        "threads": torch.get_num_threads(),
-        "platform": platform.platform(),
-        "device": device,
-    }
-    if device != "cpu":
-        described["gpu"] = torch.cuda.get_device_name(device)
-    return described
-
-
-def cpu_model() -> str:
-    try:
-        found = re.search(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
-    except OSError:
-        found = None
-    return found[1].strip() if found else platform.processor() or platform.machine()
-
-
-def versions() -> dict[str, str]:
-    """The versions of what was measured, and of those peers that are installed."""
-    known = {"python": platform.python_version(), "oni": version("oni-torch"), "torch": torch.__version__}
-    blas = re.search(r"BLAS_INFO=(\w+)", torch.__config__.show())
-    if blas:
-        known["blas"] = blas[1]
-    for package in ("numpy", "geotorch"):
-        try:
-            known[package] = version(package)
-        except PackageNotFoundError:
-            continue
-    return known
-
-
-def _case(result: CaseResult) -> dict[str, Any]:
+def recorded_case(result: CaseResult) -> dict[str, Any]:
+    """One shape and all who ran on it."""
     return {
         "name": result.name,
         "shape": list(result.shape),
         "products": {
             kind: {
                 "flop": operations(result.shape, kind),
-                "gflop_per_second": _quartiles(result.product_rate(kind), 1e-9),
+                "gflop_per_second": plain(result.product_rate(kind), 1e-9),
                 "rounds": len(result.products[kind]),
             }
             for kind in result.products
@@ -104,18 +70,19 @@ def _contender(name: str, result: CaseResult) -> dict[str, Any]:
         "steps": contender.steps,
         "note": entry.word or contender.remark or None,
         "rounds": len(entry.times),
-        "milliseconds": _quartiles(entry.seconds, 1e3),
+        "milliseconds": plain(entry.seconds, 1e3),
         "against": contender.against or None,
-        "time_ratio": _quartiles(result.time_ratio(name, contender.against)),
+        "time_ratio": plain(result.time_ratio(name, contender.against)),
         "peak_bytes": entry.peak,
         "peak_over_literal": result.memory_beside_literal(name),
         "delta": entry.delta,
         "products": contender.products and contender.products._asdict(),
-        "nearness_to_limit": _quartiles(result.nearness_to_limit(name)),
+        "nearness_to_limit": plain(result.nearness_to_limit(name)),
     }
 
 
-def _quartiles(of: Quartiles | None, unit: float = 1.0) -> dict[str, float] | None:
+def plain(of: Quartiles | Interval | None, unit: float = 1.0) -> dict[str, float] | None:
+    """Quartiles or an interval, in some unit."""
     return None if of is None else {name: unit * value for name, value in of._asdict().items()}
 
 

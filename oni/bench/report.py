@@ -9,13 +9,25 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from oni.bench.measure import Quartiles
+from oni.bench.measure import Interval, Quartiles
 from oni.bench.record import machine, versions
-from oni.bench.result import CaseResult
+from oni.bench.result import CaseResult, Result
 from oni.bench.settings import Settings
 from oni.bench.targets import Target, Verdict
 
-__all__ = ["case_table", "console", "show", "sooner_than_oni", "target_table"]
+__all__ = [
+    "case_table",
+    "console",
+    "number",
+    "plain_lines",
+    "show",
+    "show_heading",
+    "show_targets",
+    "sooner_than_oni",
+    "spread",
+    "table",
+    "target_table",
+]
 
 WIDTH = 100
 
@@ -45,24 +57,13 @@ def console(*, plain: bool = False, stderr: bool = False) -> Console:
 
 def show(results: Sequence[CaseResult], verdicts: Sequence[Verdict], settings: Settings, terminal: Console) -> None:
     """Print everything that was measured."""
-    ascii_only = settings.plain or not terminal.encoding.startswith("utf")
-    about = machine(settings.device)
-    terminal.print(
-        f"{about.get('gpu', about['cpu'])}, {about['cores']} cores, {about['threads']} torch threads, "
-        f"{about['platform']}"
-    )
-    terminal.print(", ".join(f"{name} {number}" for name, number in versions().items()))
-    terminal.print(f"\n{LEGEND}", markup=False)
+    ascii_only = plain_lines(settings, terminal)
+    show_heading(settings, LEGEND, terminal)
     for result in results:
         terminal.print(f"\n[bold]{result.name}[/bold]")
         terminal.print(case_table(result, ascii_only))
         terminal.print(product_line(result))
-    terminal.print("\n[bold]What is asked of it[/bold]")
-    run = {result.name for result in results}
-    judged = [verdict for verdict in verdicts if verdict.target.case in run]
-    terminal.print(target_table(judged, ascii_only))
-    if len(judged) < len(verdicts):
-        terminal.print(f"Left out: {len(verdicts) - len(judged)} targets of cases that were not run.")
+    show_targets(results, verdicts, ascii_only, terminal)
     sooner = sooner_than_oni(results)
     if sooner:
         terminal.print("\n[bold]Where something else is faster[/bold]")
@@ -70,7 +71,34 @@ def show(results: Sequence[CaseResult], verdicts: Sequence[Verdict], settings: S
             terminal.print(f"* {line}")
 
 
+def plain_lines(settings: Settings, terminal: Console) -> bool:
+    """Whether to keep to ASCII."""
+    return settings.plain or not terminal.encoding.startswith("utf")
+
+
+def show_heading(settings: Settings, legend: str, terminal: Console) -> None:
+    """Print what was measured on, and how to read the tables."""
+    about = machine(settings.device)
+    terminal.print(
+        f"{about.get('gpu', about['cpu'])}, {about['cores']} cores, {about['threads']} torch threads, "
+        f"{about['platform']}"
+    )
+    terminal.print(", ".join(f"{name} {number}" for name, number in versions().items()))
+    terminal.print(f"\n{legend}", markup=False)
+
+
+def show_targets(results: Sequence[Result], verdicts: Sequence[Verdict], ascii_only: bool, terminal: Console) -> None:
+    """Print the targets of the cases that were run."""
+    terminal.print("\n[bold]What is asked of it[/bold]")
+    run = {result.name for result in results}
+    judged = [verdict for verdict in verdicts if verdict.target.case in run]
+    terminal.print(target_table(judged, ascii_only))
+    if len(judged) < len(verdicts):
+        terminal.print(f"Left out: {len(verdicts) - len(judged)} targets of cases that were not run.")
+
+
 def table(ascii_only: bool) -> Table:
+    """An empty table in the house's style."""
     lines = None if ascii_only else box.SIMPLE_HEAD
     return Table(box=lines, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
 
@@ -147,7 +175,7 @@ def sentence(target: Target) -> str:
 
 
 def asked(target: Target) -> str:
-    return f">= {target.at_least:g}" if target.at_least is not None else f"<= {target.at_most:g}"
+    return f">= {target.at_least:.3g}" if target.at_least is not None else f"<= {target.at_most:.3g}"
 
 
 def sooner_than_oni(results: Sequence[CaseResult]) -> list[str]:
@@ -169,7 +197,8 @@ def sooner_than_oni(results: Sequence[CaseResult]) -> list[str]:
     return lines
 
 
-def spread(of: Quartiles | None, unit: float = 1.0) -> str:
+def spread(of: Quartiles | Interval | None, unit: float = 1.0) -> str:
+    """From its lower to its upper end."""
     return "" if of is None else f"{number(unit * of.low)}-{number(unit * of.high)}"
 
 
@@ -180,9 +209,11 @@ def beside(ratio: float | None) -> str:
 def number(value: float) -> str:
     """Three digits.
 
-    >>> number(0.01234), number(1.234), number(12.34), number(123.4), number(1234.5)
-    ('0.012', '1.23', '12.3', '123', '1234')
+    >>> number(0.01234), number(1.234), number(12.34), number(123.4), number(1234.5), number(-12.34)
+    ('0.012', '1.23', '12.3', '123', '1234', '-12.3')
     """
+    if value < 0:
+        return f"-{number(-value)}"
     if value < 1:
         return f"{value:.2g}" if value < 0.1 else f"{value:.2f}"
     return f"{value:.{max(0, 2 - (value >= 10) - (value >= 100))}f}"

@@ -2,17 +2,51 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from oni.bench.contender import Contender
 from oni.bench.limit import REPEATS, operations
 from oni.bench.measure import Quartiles, Times, paired_ratio, quartiles
 
-__all__ = ["CaseResult", "Entry"]
+__all__ = ["CaseResult", "Entry", "Result", "Timed", "quotient", "time_ratio"]
+
+
+class Timed:
+    """A contender that takes its turns."""
+
+    times: Times
+
+    @property
+    def seconds(self) -> Quartiles | None:
+        return quartiles(list(self.times.values())) if self.times else None
+
+
+class Result:
+    """One case, as targets are held against it."""
+
+    name: str
+    disagreement: bool = False
+    """Whether a contender that should compute the same as another did not."""
+
+    def measured(self, quantity: str, name: str, over: str) -> float | None:
+        """One contender's quantity over another's."""
+        raise NotImplementedError
+
+    def at_least(self, quantity: str, name: str, over: str) -> float | None:
+        """What that is at the least, where it could not be measured."""
+        return None
+
+
+def time_ratio(entries: Mapping[str, Timed], name: str, over: str) -> Quartiles | None:
+    """The paired ratio of times, where both have some."""
+    if name not in entries or over not in entries:
+        return None
+    return paired_ratio(entries[name].times, entries[over].times)
 
 
 @dataclass
-class Entry:
+class Entry(Timed):
     """What was measured of one contender."""
 
     contender: Contender
@@ -26,13 +60,9 @@ class Entry:
     delta: float | None = None
     """How far from orthogonal the weight is, on its short side; the worst of a batch."""
 
-    @property
-    def seconds(self) -> Quartiles | None:
-        return quartiles(list(self.times.values())) if self.times else None
-
 
 @dataclass
-class CaseResult:
+class CaseResult(Result):
     """One shape and all who ran on it."""
 
     name: str
@@ -41,13 +71,18 @@ class CaseResult:
     products: dict[str, Times] = field(default_factory=lambda: {kind: {} for kind in REPEATS})
     """Times of the bare matrix products, :data:`~oni.bench.limit.REPEATS` in each."""
     disagreement: bool = False
-    """Whether a contender that should compute the same as another did not."""
+
+    def measured(self, quantity: str, name: str, over: str) -> float | None:
+        if quantity == "time":
+            ratio = self.time_ratio(name, over)
+            return None if ratio is None else ratio.median
+        return self.memory_ratio(name, over) if quantity == "memory" else self.delta_ratio(name, over)
+
+    def at_least(self, quantity: str, name: str, over: str) -> float | None:
+        return self.least_time_ratio(name, over) if quantity == "time" else None
 
     def time_ratio(self, name: str, over: str) -> Quartiles | None:
-        """The paired ratio of times."""
-        if name not in self.entries or over not in self.entries:
-            return None
-        return paired_ratio(self.entries[name].times, self.entries[over].times)
+        return time_ratio(self.entries, name, over)
 
     def memory_ratio(self, name: str, over: str) -> float | None:
         return quotient(self._peak(name), self._peak(over))
@@ -94,4 +129,5 @@ class CaseResult:
 
 
 def quotient(value: float | None, over: float | None) -> float | None:
+    """Their ratio, where both are known."""
     return None if value is None or not over else value / over

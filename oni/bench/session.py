@@ -3,24 +3,73 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from typing import Any, Generic, Protocol, TypeVar
 
 import torch
+from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from oni.bench.matrices import CASES, Case, Watch, measure
-from oni.bench.record import record
+from oni.bench import models
+from oni.bench.matrices import CASES, measure
+from oni.bench.measure import Watch
+from oni.bench.model_report import recorded_model, show_models
+from oni.bench.model_result import ModelResult
+from oni.bench.record import record, recorded_case
 from oni.bench.report import console, show
-from oni.bench.result import CaseResult
+from oni.bench.result import CaseResult, Result
 from oni.bench.settings import SEED, Settings
-from oni.bench.targets import judge
+from oni.bench.targets import MODEL_TARGETS, TARGETS, Target, Verdict, judge
 
-__all__ = ["SUBJECTS", "run"]
+__all__ = ["SUBJECTS", "Subject", "run"]
 
 INTERRUPTED = 130
 DISAGREEMENT = 1
+
+
+class Named(Protocol):
+    """What is asked of a case here."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def quick(self) -> bool: ...
+
+
+C = TypeVar("C", bound=Named)
+R = TypeVar("R", bound=Result)
+
+
+@dataclass(frozen=True)
+class Subject(Generic[C, R]):
+    """What can be measured."""
+
+    cases: Callable[[], Sequence[C]]
+    begin: Callable[[C], R]
+    """The empty result of a case."""
+    measure: Callable[[C, R, Settings, Watch], None]
+    targets: Sequence[Target]
+    show: Callable[[Sequence[R], Sequence[Verdict], Settings, Console], None]
+    recorded: Callable[[R], dict[str, Any]]
+
+
+SUBJECTS: dict[str, Subject[Any, Any]] = {
+    "matrices": Subject(
+        lambda: CASES, lambda case: CaseResult(case.name, case.shape), measure, TARGETS, show, recorded_case
+    ),
+    "models": Subject(
+        lambda: models.CASES,
+        lambda case: ModelResult(case.name, case.about),
+        models.measure,
+        MODEL_TARGETS,
+        show_models,
+        recorded_model,
+    ),
+}
+"""By the name that the command takes."""
 
 
 def run(settings: Settings) -> int:
@@ -28,44 +77,40 @@ def run(settings: Settings) -> int:
     subject = SUBJECTS.get(settings.what)
     if subject is None:
         raise ValueError(f"there is no bench {settings.what!r}; pass one of: {', '.join(SUBJECTS)}")
-    chosen = subject(settings)
+    chosen = chosen_cases(subject.cases(), settings)
     if settings.json is not None:
         # Better told now than after minutes.
         settings.json.open("a").close()
-    results: list[CaseResult] = []
+    results: list[Result] = []
     complete = False
     with threads(settings.threads):
         try:
             with progress(settings, len(chosen)) as begin:
                 for case in chosen:
-                    results.append(CaseResult(case.name, case.shape))
-                    measure(case, results[-1], settings, begin(case.name))
+                    results.append(subject.begin(case))
+                    subject.measure(case, results[-1], settings, begin(case.name))
             complete = True
         except KeyboardInterrupt:
             pass
-        verdicts = judge(results)
-        show(results, verdicts, settings, console(plain=settings.plain))
+        verdicts = judge(results, subject.targets)
+        subject.show(results, verdicts, settings, console(plain=settings.plain))
         if settings.json is not None:
-            written = record(results, verdicts, settings, complete=complete)
+            written = record(results, verdicts, settings, complete=complete, of_case=subject.recorded)
             settings.json.write_text(json.dumps(written, indent=1) + "\n")
     if not complete:
         return INTERRUPTED
     return DISAGREEMENT if any(result.disagreement for result in results) else 0
 
 
-def chosen_matrices(settings: Settings) -> list[Case]:
+def chosen_cases(cases: Sequence[C], settings: Settings) -> list[C]:
     """The cases that match the pattern; without one, all, or the small ones if it has to be quick."""
     if settings.cases is None:
-        return [case for case in CASES if case.quick or not settings.quick]
-    chosen = [case for case in CASES if fnmatchcase(case.name, settings.cases)]
+        return [case for case in cases if case.quick or not settings.quick]
+    chosen = [case for case in cases if fnmatchcase(case.name, settings.cases)]
     if not chosen:
-        names = ", ".join(case.name for case in CASES)
+        names = ", ".join(case.name for case in cases)
         raise ValueError(f"--cases {settings.cases!r} matches none of: {names}")
     return chosen
-
-
-SUBJECTS: dict[str, Callable[[Settings], list[Case]]] = {"matrices": chosen_matrices}
-"""What can be measured, by the name that the command takes."""
 
 
 @contextmanager

@@ -49,11 +49,12 @@ class Settings:
     @property
     def patience(self) -> float:
         """A peer that needs more seconds than this for one call is skipped."""
-        return 0.25 if self.quick else 5.0
+        calm = {"matrices": (0.25, 5.0), "models": (1.0, 20.0)}
+        return calm.get(self.what, calm["matrices"])[not self.quick]
 
     @property
     def least_rounds(self) -> int:
-        return 3 if self.quick else 5
+        return 3 if self.quick or self.what == "models" else 5
 
     def command(self) -> str:
         """The command that does the same again."""

@@ -7,18 +7,19 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from oni.bench.peers import MAPS
-from oni.bench.result import CaseResult
+from oni.bench.result import Result
 
-__all__ = ["TARGETS", "Target", "Verdict", "judge"]
+__all__ = ["MODEL_TARGETS", "TARGETS", "Target", "Verdict", "judge"]
 
 
 @dataclass(frozen=True)
 class Target:
-    """One contender's time, memory or delta over another's, and what that must come to."""
+    """One quantity of a contender over that of another, and what the ratio must come to."""
 
     case: str
     quantity: str
-    """``time``, ``memory`` or ``delta``."""
+    """``time``, ``memory`` or ``delta`` of a matrix; ``added time``, ``forward time`` or ``orthogonalisations`` of a
+    model."""
     of: str | tuple[str, ...]
     """A contender, or several of which the best counts."""
     over: str
@@ -58,6 +59,30 @@ TARGETS = (
     *(Target(case, "memory", "oni T=5", "literal T=5", at_most=1) for case in ("1024x256", "2048x512")),
 )
 
+_SHARES = {
+    "mlp20-b256": 0.55,
+    "vgg-g2k1-b128": 0.75,
+    "resnet110-b2": 1 / 3,
+    "resnet110-b128": 1 / 3,
+    "resnet18-b32": 0.75,
+    "dcgan-b64": 0.75,
+}
+
+MODEL_TARGETS = (
+    *(
+        Target(case, "added time", f"oni T={steps}", f"authors T={steps}", at_most=share)
+        for case, share in _SHARES.items()
+        for steps in (2, 5)
+    ),
+    *(Target("dcgan-b64", "orthogonalisations", f"oni T={steps} cached", "one forward", at_most=1) for steps in (2, 5)),
+    # A baked model is a plain one: what this finds between them is noise.
+    *(
+        Target(case, "forward time", f"oni T=5 {how}", "plain", at_most=1.03)
+        for case in _SHARES
+        for how in ("cached", "baked")
+    ),
+)
+
 
 class Verdict(NamedTuple):
     """A target beside what was measured."""
@@ -70,33 +95,26 @@ class Verdict(NamedTuple):
     """Whether the contender was skipped for taking at least so long."""
 
 
-def judge(results: Sequence[CaseResult], targets: Sequence[Target] = TARGETS) -> list[Verdict]:
+def judge(results: Sequence[Result], targets: Sequence[Target] = TARGETS) -> list[Verdict]:
     """Hold every target against the results of its case."""
     by_name = {result.name: result for result in results}
     return [_judged(target, by_name.get(target.case)) for target in targets]
 
 
-def _judged(target: Target, result: CaseResult | None) -> Verdict:
+def _judged(target: Target, result: Result | None) -> Verdict:
     if result is None:
         return Verdict(target, None, None)
-    known = [value for name in target.names if (value := _measured(target, name, result)) is not None]
+    known = [
+        value for name in target.names if (value := result.measured(target.quantity, name, target.over)) is not None
+    ]
     if known:
         return Verdict(target, min(known), _holds(target, min(known)))
     # A skipped contender still shows that oni is at least so much faster, but never that it is not.
-    floors = [result.least_time_ratio(name, target.over) for name in target.names]
-    if target.quantity == "time" and target.at_least is not None and None not in floors:
+    floors = [result.at_least(target.quantity, name, target.over) for name in target.names]
+    if target.at_least is not None and None not in floors:
         floor = min(floor for floor in floors if floor is not None)
         return Verdict(target, floor, True if _holds(target, floor) else None, is_lower_bound=True)
     return Verdict(target, None, None)
-
-
-def _measured(target: Target, name: str, result: CaseResult) -> float | None:
-    if target.quantity == "time":
-        ratio = result.time_ratio(name, target.over)
-        return None if ratio is None else ratio.median
-    if target.quantity == "memory":
-        return result.memory_ratio(name, target.over)
-    return result.delta_ratio(name, target.over)
 
 
 def _holds(target: Target, value: float) -> bool:

@@ -157,7 +157,7 @@ def test_a_wrong_form_is_not_timed(run, cheap, monkeypatch):
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["models"], "there is no bench 'models'; pass one of: matrices"),
+        (["lamps"], "there is no bench 'lamps'; pass one of: matrices, models"),
         (["--cases", "7x*"], "'7x*' matches none of: 256x256, 256x784"),
         (["--seconds", "0"], "--seconds must be positive"),
         (["--seconds", "nan"], "--seconds must be positive"),

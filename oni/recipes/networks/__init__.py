@@ -1,0 +1,1 @@
+"""The paper's networks, as plain torch modules: methods are put on them from outside."""

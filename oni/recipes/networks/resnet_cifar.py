@@ -1,0 +1,77 @@
+"""Residual networks for 32 x 32 images: ResNet-110 of Table 2."""
+
+from __future__ import annotations
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from oni.recipes.networks.norm import norm_layer
+
+__all__ = ["ResNetCIFAR", "resnet110"]
+
+WIDTHS = (16, 32, 64)
+
+
+class Block(nn.Module):
+    """Two 3x3 convolutions beside a shortcut that has no weights (option A)."""
+
+    def __init__(self, fan_in: int, width: int, stride: int, norm: str, groups: int) -> None:
+        super().__init__()
+        bias = norm == "none"
+        self.conv1 = nn.Conv2d(fan_in, width, 3, stride, padding=1, bias=bias)
+        self.norm1 = norm_layer(norm, width, groups)
+        self.conv2 = nn.Conv2d(width, width, 3, padding=1, bias=bias)
+        self.norm2 = norm_layer(norm, width, groups)
+        self.stride = stride
+        self.more = width - fan_in
+
+    def forward(self, x: Tensor) -> Tensor:
+        out = F.relu(self.norm1(self.conv1(x)))
+        return F.relu(self.norm2(self.conv2(out)) + self.shortcut(x))
+
+    def shortcut(self, x: Tensor) -> Tensor:
+        """Every stride-th place, and zeros for the channels that x lacks."""
+        if self.stride == 1 and self.more == 0:
+            return x
+        return F.pad(x[:, :, :: self.stride, :: self.stride], (0, 0, 0, 0, 0, self.more))
+
+
+class ResNetCIFAR(nn.Module):
+    """A convolution, three stages of ``blocks`` basic blocks with 16, 32 and 64 filters, a linear layer: 6 blocks + 2.
+
+    Without normalisation, convolutions have a bias and start as torch starts them, uniform by fan-in; with it they
+    have none, and start as He's by fan-out.
+
+    Args:
+        blocks: per stage.
+        norm: ``"none"``, ``"batch"`` or ``"group"``, after each convolution.
+        groups: of GroupNorm, at most the number of channels.
+        classes: of the output.
+    """
+
+    def __init__(self, blocks: int, *, norm: str = "none", groups: int = 32, classes: int = 10) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(3, WIDTHS[0], 3, padding=1, bias=norm == "none")
+        self.norm = norm_layer(norm, WIDTHS[0], groups)
+        stages: list[nn.Module] = []
+        channels = WIDTHS[0]
+        for width in WIDTHS:
+            for number in range(blocks):
+                stride = 2 if number == 0 and width != WIDTHS[0] else 1
+                stages.append(Block(channels, width, stride, norm, groups))
+                channels = width
+        self.blocks = nn.Sequential(*stages)
+        self.classifier = nn.Linear(channels, classes)
+        if norm != "none":
+            for module in self.modules():
+                if isinstance(module, nn.Conv2d):
+                    nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
+
+    def forward(self, images: Tensor) -> Tensor:
+        out = self.blocks(F.relu(self.norm(self.conv(images))))
+        return self.classifier(out.mean((2, 3)))
+
+
+def resnet110(*, norm: str = "none", groups: int = 32, classes: int = 10) -> ResNetCIFAR:
+    """Eighteen blocks per stage."""
+    return ResNetCIFAR(18, norm=norm, groups=groups, classes=classes)

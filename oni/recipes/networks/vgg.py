@@ -1,0 +1,39 @@
+"""The VGG-style networks of Table 1, for 32 x 32 images."""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+__all__ = ["VGG"]
+
+
+class VGG(nn.Module):
+    """A 3x3 convolution, three blocks of ``g`` such, the mean over all places, a linear layer: 3g + 2 layers.
+
+    Filters are 32k, then 32k, 64k and 128k per block. The second and third block begin with stride 2: the paper says
+    so of each block, but its map sizes 32, 16 and 8 are those of its code. Weights start as He's, by fan-out.
+    """
+
+    def __init__(self, g: int, k: int, *, classes: int = 10, bias: bool = False) -> None:
+        super().__init__()
+        if g < 1 or k < 1:
+            raise ValueError(f"g and k must be at least 1, got g={g}, k={k}")
+        layers: list[nn.Module] = []
+        channels = 3
+        for width, stride, count in ((32 * k, 1, 1), (32 * k, 1, g), (64 * k, 2, g), (128 * k, 2, g)):
+            for number in range(count):
+                layers += [
+                    nn.Conv2d(channels, width, 3, stride if number == 0 else 1, padding=1, bias=bias),
+                    nn.ReLU(),
+                ]
+                channels = width
+        self.features = nn.Sequential(*layers)
+        self.classifier = nn.Linear(channels, classes)
+        for layer in layers:
+            if isinstance(layer, nn.Conv2d):
+                nn.init.kaiming_normal_(layer.weight, mode="fan_out", nonlinearity="relu")
+                if layer.bias is not None:
+                    nn.init.zeros_(layer.bias)
+
+    def forward(self, images: Tensor) -> Tensor:
+        return self.classifier(self.features(images).mean((2, 3)))
