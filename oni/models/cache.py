@@ -32,39 +32,37 @@ def cached(model: M) -> Iterator[M]:
     ...     layer.weight.data_ptr() == layer.weight.data_ptr()
     True
     """
-    inside = [parametrization for parametrization, _ in proxies(model)]
-    for parametrization in inside:
+    inside = proxies(model)
+    for parametrization, _ in inside:
         parametrization.keeping += 1
     try:
-        prepare(model)
+        prepare(inside)
         yield model
     finally:
-        for parametrization in inside:
+        for parametrization, _ in inside:
             parametrization.keeping -= 1
 
 
-def proxies(model: nn.Module) -> Iterator[tuple[Orthogonal, Tensor]]:
-    """Every orthogonal parametrization below a module, with its proxy."""
-    for module in model.modules():
-        if isinstance(module, ParametrizationList) and isinstance(module[0], Orthogonal):
-            yield module[0], module.original
+def proxies(model: nn.Module) -> list[tuple[Orthogonal, ParametrizationList]]:
+    """Every orthogonal parametrization below a module, with what holds its proxy."""
+    found = [module for module in model.modules() if isinstance(module, ParametrizationList)]
+    return [(module[0], module) for module in found if isinstance(module[0], Orthogonal)]
 
 
-def prepare(model: nn.Module) -> list[Orthogonal]:
-    """Bring all that is held up to date; the parametrizations that now hold the right weight."""
-    pairs = {id(p): (p, Z) for p, Z in proxies(model) if p.may_hold(Z)}
-    alike: dict[Any, list[tuple[Orthogonal, Tensor]]] = {}
-    for parametrization, Z in pairs.values():
-        if parametrization.fresh(Z) is None:
+def prepare(those: list[tuple[Orthogonal, ParametrizationList]]) -> None:
+    """Bring all that is held up to date."""
+    alike: dict[Any, dict[int, tuple[Orthogonal, Tensor]]] = {}
+    for parametrization, holder in those:
+        Z = holder.original
+        if parametrization.may_hold(Z) and parametrization.fresh(Z) is None:
             parametrization.held = None
-            shape = parametrization.layout.matrices(Z.detach()).shape
-            map_options = tuple(parametrization.options.of_the_map().items())
-            alike.setdefault((shape, Z.dtype, Z.device, Z.requires_grad, map_options), []).append((parametrization, Z))
-    for together in alike.values():
+            kind = (*parametrization.alike, Z.dtype, Z.device, Z.requires_grad)
+            # By identity: modules may share a parametrization.
+            alike.setdefault(kind, {})[id(parametrization)] = (parametrization, Z)
+    for together in map(list, map(dict.values, alike.values())):
         size = batch_size(together[0][1])
         for start in range(0, len(together), size):
             hold_together(together[start : start + size])
-    return [parametrization for parametrization, _ in pairs.values()]
 
 
 def batch_size(Z: Tensor) -> int:
@@ -76,8 +74,15 @@ def batch_size(Z: Tensor) -> int:
     return max(1, (1 << 21) // max(1, Z.numel())) if Z.device.type == "cpu" else 1 << 16
 
 
+# Where a converted model keeps the list of its proxies: walking all modules takes longer than a small forward pass. A
+# list that misses a later change of the model costs time, never correctness: who is not prepared computes alone.
+LISTED = "_oni_proxies"
+
+
 def batch_at_each_forward(model: nn.Module) -> None:
     """Have a model prepare its weights at the start of each forward pass, once and for all."""
+    for module in model.modules():
+        module.__dict__.pop(LISTED, None)
     if not any(hook is _before for hook in model._forward_pre_hooks.values()):
         model.register_forward_pre_hook(_before)
         model.register_forward_hook(_after, always_call=True)
@@ -86,6 +91,7 @@ def batch_at_each_forward(model: nn.Module) -> None:
 def stop_batching(model: nn.Module) -> None:
     """Undo ``batch_at_each_forward`` in a model and its parts."""
     for module in model.modules():
+        module.__dict__.pop(LISTED, None)
         for hooks in (module._forward_pre_hooks, module._forward_hooks):
             for key in [key for key, hook in hooks.items() if hook in (_before, _after)]:
                 del hooks[key]
@@ -95,12 +101,17 @@ def stop_batching(model: nn.Module) -> None:
 def _before(module: nn.Module, _: Any) -> None:
     if torch.compiler.is_compiling():
         return
-    for parametrization in prepare(module):
-        parametrization.trusted += 1
+    those = module.__dict__.get(LISTED)
+    if those is None:
+        those = module.__dict__[LISTED] = proxies(module)
+    prepare(those)
+    for parametrization, _holder in those:
+        # Without a memory there is nothing to trust.
+        parametrization.trusted += parametrization.held is not None
 
 
 def _after(module: nn.Module, _: Any, __: Any) -> None:
     if torch.compiler.is_compiling():
         return
-    for parametrization, _Z in proxies(module):
+    for parametrization, _holder in module.__dict__.get(LISTED, ()):
         parametrization.trusted = max(0, parametrization.trusted - 1)

@@ -26,18 +26,21 @@ def orthogonalize_each(
     bound: str = "compact",
     groups: int = 1,
     schedule: str = "newton",
-) -> tuple[Tensor, ...]:
+) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
     """``orthogonalize`` of each, all of one shape, dtype and device, at the cost of one batched call.
 
     Unlike a graph of ``orthogonalize``, this one may be differentiated any number of times without ``retain_graph``:
     what the backward pass needs stays until the results are dropped. So the results may serve several forward and
     backward passes. One that a loss does not depend on gives its Z no gradient, not a zero one.
+
+    Returns:
+        The Ws, and copies of the Zs as they were then.
     """
     first = Zs[0]
     steps, center, groups = checked_options(first.shape, steps, center, bound, groups, schedule)
     dtype, specs = planned_before(schedule, steps, first.dtype, first.device.type, bound, center)
-    results: tuple[Tensor, ...] = _OrthogonalizeEach.apply(specs, dtype, groups, *Zs)
-    return results
+    *Ws, copies = _OrthogonalizeEach.apply(specs, dtype, groups, *Zs)
+    return tuple(Ws), copies.unbind()
 
 
 class _OrthogonalizeEach(torch.autograd.Function):
@@ -47,25 +50,28 @@ class _OrthogonalizeEach(torch.autograd.Function):
         ctx.how = specs, dtype, groups
         # Not save_for_backward, which the first backward() would empty.
         ctx.Zs = Zs
+        copies = torch.stack(Zs)
+        ctx.mark_non_differentiable(copies)
         with full_precision(Zs[0].device.type):
-            W, chain = _forward(Zs, specs, dtype, groups)
+            W, chain = _forward(copies if len(Zs) > 1 else copies[0], specs, dtype, groups)
         # An output kept here would be a reference cycle; the backward pass needs the Ws no more.
         ctx.chain = [of._replace(W=of.scale) for of in chain]
-        return _split(W, Zs)
+        return *_split(W, Zs), copies
 
     @staticmethod
     def backward(ctx: Any, *Gs: Tensor | None) -> tuple[Tensor | None, ...]:
         specs, dtype, groups = ctx.how
+        *Gs, _ = Gs  # type: ignore[assignment]
         wanted = [i for i, G in enumerate(Gs) if G is not None]
         gradients: list[Tensor | None] = [None] * len(Gs)
         if wanted:
             given = [G for G in Gs if G is not None]
             with full_precision(given[0].device.type):
                 if torch.is_grad_enabled():
-                    chain = _forward([ctx.Zs[i] for i in wanted], specs, dtype, groups)[1]
+                    chain = _forward(_stack([ctx.Zs[i] for i in wanted]), specs, dtype, groups)[1]
                 else:
                     chain = ctx.chain if len(wanted) == len(Gs) else [_part(of, wanted, len(Gs)) for of in ctx.chain]
-                G = _stack(given, dtype, groups)
+                G = flat_batch(grouped(_stack(given).to(dtype), groups))
                 for spec, of in zip(reversed(specs), reversed(chain), strict=True):
                     G = pullback(G, of, spec)
             for i, gradient in zip(wanted, _split(G, given), strict=True):
@@ -73,9 +79,8 @@ class _OrthogonalizeEach(torch.autograd.Function):
         return (None, None, None, *gradients)
 
 
-def _stack(Zs: Sequence[Tensor], dtype: torch.dtype, groups: int) -> Tensor:
-    together = Zs[0] if len(Zs) == 1 else torch.stack(tuple(Zs))
-    return flat_batch(grouped(together.to(dtype), groups))
+def _stack(Zs: Sequence[Tensor]) -> Tensor:
+    return Zs[0] if len(Zs) == 1 else torch.stack(tuple(Zs))
 
 
 def _split(W: Tensor, like: Sequence[Tensor]) -> tuple[Tensor, ...]:
@@ -83,10 +88,8 @@ def _split(W: Tensor, like: Sequence[Tensor]) -> tuple[Tensor, ...]:
     return tuple(W.unbind())
 
 
-def _forward(
-    Zs: Sequence[Tensor], specs: list[Spec], dtype: torch.dtype, groups: int
-) -> tuple[Tensor, list[Evaluation]]:
-    A = _stack(Zs, dtype, groups)
+def _forward(Z: Tensor, specs: list[Spec], dtype: torch.dtype, groups: int) -> tuple[Tensor, list[Evaluation]]:
+    A = flat_batch(grouped(Z.to(dtype), groups))
     chain = []
     for spec in specs:
         of = evaluate(A, spec)

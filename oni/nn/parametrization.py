@@ -265,7 +265,7 @@ class Held(NamedTuple):
     Z: Tensor
     version: int
     copy: Tensor
-    """Z's values then."""
+    """Z's matrices then."""
     W: Tensor
     """The orthogonalised matrices, without scale."""
     weight: Tensor | None
@@ -280,7 +280,10 @@ class Orthogonal(FromProxy):
     def __init__(self, weight: Tensor, layout: Layout, options: Options) -> None:
         super().__init__(weight, layout, options)
         # Whether the groups fit is known only now.
-        checked_options(layout.matrices(weight).shape, **options.of_the_map())
+        shape = layout.matrices(weight).shape
+        checked_options(shape, **options.of_the_map())
+        self.alike = (shape, *options.of_the_map().values())
+        """What parametrizations have in common that can be computed in one call."""
         self.held: Held | None = None
         self.trusted = 0
         """How many forward passes under way have compared ``held`` with the proxy already."""
@@ -321,8 +324,9 @@ class Orthogonal(FromProxy):
             return held
         # Z.data.copy_() and writes through numpy leave no other trace.
         copy = held.copy
-        same = copy.device == Z.device and copy.dtype == Z.dtype and torch.equal(Z, copy)
-        return held if same else None
+        if copy.device != Z.device or copy.dtype != Z.dtype or Z.shape != self.shape:
+            return None
+        return held if torch.equal(self.layout.matrices(Z.detach()), copy) else None
 
     def __getstate__(self) -> dict[str, Any]:
         # What is held belongs to a graph, which can't be copied, and to this very parameter.
@@ -332,10 +336,10 @@ class Orthogonal(FromProxy):
 def hold_together(pairs: list[tuple[Orthogonal, Tensor]]) -> list[Held]:
     """Compute the weights of parametrizations with equal options and equal shapes in one call, and hold them."""
     matrices = [parametrization.layout.matrices(Z) for parametrization, Z in pairs]
-    Ws = orthogonalize_each(matrices, **pairs[0][0].options.of_the_map())
-    for (parametrization, Z), W in zip(pairs, Ws, strict=True):
+    Ws, copies = orthogonalize_each(matrices, **pairs[0][0].options.of_the_map())
+    for (parametrization, Z), W, copy in zip(pairs, Ws, copies, strict=True):
         # A multiplication saves tensors that the first backward() would empty, and a learnable scale changes.
         settled = not (W.requires_grad or parametrization.options.learn_scale)
         weight = parametrization.scaled(W) if settled else None
-        parametrization.held = Held(Z, Z._version, Z.detach().clone(), W, weight)
+        parametrization.held = Held(Z, Z._version, copy, W, weight)
     return [parametrization.held for parametrization, _ in pairs if parametrization.held is not None]

@@ -102,7 +102,7 @@ def test_damaged_files_are_named(folder, damage, words):
 
 def test_wrong_label_count_and_values(folder):
     write_idx(folder / "train-labels-idx1-ubyte.gz", torch.zeros(9_999, dtype=torch.uint8))
-    with pytest.raises(ValueError, match="train-images.*expected \\(9999, 28, 28\\)"):
+    with pytest.raises(ValueError, match=r"train-images.*expected \(9999, 28, 28\)"):
         fashion_mnist.load(folder)
     write_idx(folder / "train-labels-idx1-ubyte.gz", torch.full((10_000,), 10, dtype=torch.uint8))
     with pytest.raises(ValueError, match="labels must be 0 to 9"):
