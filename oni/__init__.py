@@ -11,7 +11,7 @@ True
 
 from importlib.metadata import version
 
-from oni import nn
+from oni import baselines, nn
 from oni.diagnostics.spectrum import Orthogonality, orthogonality, spectrum
 from oni.models.bake import bake
 from oni.models.cache import cached
@@ -27,6 +27,7 @@ __version__ = version("oni-torch")
 __all__ = [
     "Orthogonality",
     "bake",
+    "baselines",
     "cached",
     "certified_range",
     "convert",

@@ -1,0 +1,82 @@
+"""Centred weight normalisation (Huang et al., 2017): each filter alone has zero mean and unit norm."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeVar
+
+from torch import Tensor, nn
+
+from oni.baselines.olm import checked_columns
+from oni.newton.matrix import Layout
+from oni.newton.orthogonalize import orthogonalize
+from oni.nn.parametrization import (
+    FromProxy,
+    attach,
+    checked_learn_scale,
+    checked_module,
+    checked_scale,
+    checked_weight,
+    layout_of,
+)
+
+__all__ = ["CentredWeightNorm", "NormOptions", "centred_weight_norm", "checked_norm_options"]
+
+M = TypeVar("M", bound=nn.Module)
+
+
+def centred_weight_norm(module: M, name: str = "weight", *, scale: float | str = 1.0, learn_scale: bool = True) -> M:
+    r"""Compute ``module.weight`` from a proxy Z by centring and normalising each output filter, from now on.
+
+    .. math:: W_i = g_i \frac{Z_i - \bar Z_i}{\|Z_i - \bar Z_i\|}
+
+    Orthogonalisation in groups of one row. As :func:`oni.orthogonal`: ``oni.bake`` makes the module plain again,
+    ``oni.init_scale`` starts its scale from data. A filter whose entries are all equal gives zero with zero gradient.
+
+    Args:
+        module, name: the layer, and which of its parameters.
+        scale: g at the start, a number or the name of an activation, such as ``"relu"`` for :math:`\sqrt 2`.
+        learn_scale: learn one g per output filter.
+
+    Returns:
+        The module itself.
+
+    >>> layer = centred_weight_norm(nn.Linear(8, 4), scale="relu")
+    >>> layer.weight.norm(dim=1)
+    tensor([1.4142, 1.4142, 1.4142, 1.4142], grad_fn=<LinalgVectorNormBackward0>)
+
+    Reference: Huang et al., *Centered Weight Normalization in Accelerating Training of Deep Neural Networks*, ICCV
+    2017. Weight normalisation without centring is ``torch.nn.utils.parametrizations.weight_norm``.
+    """
+    checked_module(module)
+    options = checked_norm_options(scale, learn_scale)
+    weight = checked_weight(module, name, type(module).__name__)
+    attach(module, name, CentredWeightNorm(weight, layout_of(module), options))
+    return module
+
+
+@dataclass(frozen=True)
+class NormOptions:
+    """The options of ``centred_weight_norm``, ``scale`` as a number."""
+
+    scale: float
+    learn_scale: bool
+
+
+def checked_norm_options(scale: float | str = 1.0, learn_scale: bool = True) -> NormOptions:
+    """The options of ``centred_weight_norm``, if all are good."""
+    return NormOptions(checked_scale(scale), checked_learn_scale(learn_scale))
+
+
+class CentredWeightNorm(FromProxy):
+    """The parametrization by centring and normalising rows."""
+
+    orthogonal = False
+
+    def __init__(self, weight: Tensor, layout: Layout, options: NormOptions) -> None:
+        super().__init__(weight, layout, options)
+        checked_columns(layout.matrices(weight).shape[-1], center=True)
+
+    def unscaled(self, Z: Tensor) -> Tensor:
+        matrices = self.layout.matrices(Z)
+        return orthogonalize(matrices, steps=0, center=True, groups=matrices.shape[-2])

@@ -1,0 +1,249 @@
+"""One contract for every method, and what each does to a model."""
+
+import copy
+import io
+import math
+
+import pytest
+import torch
+from torch import nn
+from torch.testing import assert_close
+
+import oni
+from oni.recipes.methods import METHODS, apply, extra_loss, plain
+
+
+def network():
+    return nn.Sequential(
+        nn.Conv2d(2, 8, 3, padding=1, bias=False),
+        nn.BatchNorm2d(8),
+        nn.ReLU(),
+        nn.ConvTranspose2d(8, 6, 2, stride=2),
+        nn.ReLU(),
+        nn.Flatten(),
+        nn.Linear(6 * 64, 12),
+        nn.ReLU(),
+        nn.Linear(12, 3),
+    )
+
+
+OUTPUT = "8"
+X = torch.randn(32, 2, 4, 4, generator=torch.Generator().manual_seed(1))
+Y = torch.arange(32) % 3
+
+
+def trained(method, model, steps=6):
+    extra = extra_loss(method, skip=OUTPUT)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+    losses = []
+    for _ in range(steps):
+        loss = nn.functional.cross_entropy(model(X), Y)
+        if extra is not None:
+            loss = loss + extra(model)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return losses
+
+
+@pytest.mark.parametrize("method", METHODS)
+class TestContract:
+    def test_trains(self, method):
+        model = apply(method, network(), skip=OUTPUT)
+        before = {name: value.clone() for name, value in model.named_parameters()}
+        losses = trained(method, model, steps=20)
+        assert all(map(math.isfinite, losses))
+        # 32 images, learnt by heart: any of these methods gets on within twenty steps.
+        assert losses[-1] < 0.9 * losses[0]
+        for name, value in model.named_parameters():
+            assert not torch.equal(value, before[name]), name
+
+    def test_becomes_plain_again(self, method):
+        model = apply(method, network(), skip=OUTPUT)
+        trained(method, model)
+        kept = copy.deepcopy(model)
+        model.eval()
+        y = model(X)
+        made_plain = plain(model)
+        assert made_plain is model
+        assert all(type(module).__module__.startswith("torch.nn.modules") for module in model.modules())
+        fresh = network().eval()
+        fresh.load_state_dict(model.state_dict(), strict=True)
+        # The same weights through the same kernels.
+        assert torch.equal(fresh(X), y)
+        assert torch.equal(model(X), y)
+        assert torch.equal(kept.eval()(X), y), "a copy made before lives on"
+        before = {key: value.clone() for key, value in model.state_dict().items()}
+        after = plain(model).state_dict()
+        assert before.keys() == after.keys()
+        assert all(torch.equal(before[key], after[key]) for key in before), "twice is as good as once"
+
+    def test_saves_and_loads(self, method):
+        model = apply(method, network(), skip=OUTPUT)
+        trained(method, model)
+        file = io.BytesIO()
+        torch.save(model.state_dict(), file)
+        file.seek(0)
+        other = apply(method, network(), skip=OUTPUT)
+        other.load_state_dict(torch.load(file, weights_only=True), strict=True)
+        assert torch.equal(other.eval()(X), model.eval()(X))
+
+    def test_copies_are_independent(self, method):
+        model = apply(method, network(), skip=OUTPUT)
+        twin = copy.deepcopy(model)
+        y = copy.deepcopy(model).eval()(X)
+        trained(method, model)
+        assert torch.equal(twin.eval()(X), y)
+        assert not torch.equal(model.eval()(X), y)
+
+    def test_leaves_what_is_skipped(self, method):
+        model = network()
+        skipped = copy.deepcopy(model[8].state_dict())
+        apply(method, model, skip=["8", "0"])
+        assert torch.equal(model[8].weight, skipped["weight"])
+        assert type(model[8]) is nn.Linear
+        assert type(model[0]) is nn.Conv2d
+        with pytest.raises(ValueError, match="skip='head' matches no layer"):
+            apply(method, network(), skip="head")
+
+    def test_describes_itself(self, method):
+        found = METHODS[method]
+        assert found.name == method
+        assert found.description
+        assert "\n" not in found.description
+        assert not found.description.endswith(".")
+        assert len(found.description) < 90
+
+    def test_bad_options(self, method):
+        model = network()
+        before = repr(model)
+        with pytest.raises(TypeError, match=f"method '{method}' has no option 'stepz'; its options are: "):
+            apply(method, model, stepz=3)
+        with pytest.raises(TypeError, match="has no option 'stepz'"):
+            extra_loss(method, stepz=3)
+        with pytest.raises(TypeError, match=r"model must be a torch.nn.Module, got Tensor"):
+            apply(method, X)
+        assert repr(model) == before
+
+    def test_a_changed_model_is_refused_or_stays(self, method):
+        model = apply("sn", network())
+        before = repr(model)
+        with pytest.raises(ValueError, match="0: weight is parametrised already, by _SpectralNorm"):
+            apply(method, model)
+        assert repr(model) == before
+
+
+def weights(model):
+    """The three weights that are not skipped, as matrices of output filters."""
+    with torch.no_grad():
+        model.eval()
+        return [model[0].weight.flatten(1), model[3].weight.transpose(0, 1).flatten(1), model[6].weight]
+
+
+def test_plain_and_xavier():
+    model = network()
+    before = [W.clone() for W in weights(model)]
+    assert all(torch.equal(a, b) for a, b in zip(weights(apply("plain", model)), before, strict=True))
+    limit = math.sqrt(6 / (6 * 64 + 12))
+    W = weights(apply("xavier", model))[2]
+    # Of 4608 uniform numbers the largest is this near to the limit, but for a chance of 1e-20.
+    assert 0.99 * limit < W.abs().max() <= limit
+    W = weights(apply("xavier", model, gain="relu"))[2]
+    assert W.abs().max() > 1.4 * 0.99 * limit
+
+
+@pytest.mark.parametrize("method", ["orth-init", "orth-reg"])
+def test_orthogonal_start(method):
+    for W in weights(apply(method, network(), gain=2.0)):
+        # Float32 rounding of a QR decomposition.
+        assert_close(W @ W.T, 4 * torch.eye(len(W)), atol=1e-5, rtol=0)
+    attention = apply(method, nn.MultiheadAttention(8, 2))
+    for part in attention.in_proj_weight.detach().chunk(3):
+        assert_close(part @ part.T, torch.eye(8), atol=1e-5, rtol=0)
+
+
+def test_only_orth_reg_has_an_extra_loss():
+    assert [method for method in METHODS if extra_loss(method) is not None] == ["orth-reg"]
+    model = network()
+    extra = extra_loss("orth-reg", skip=OUTPUT, coefficient=0.5, kind="double")
+    expected = oni.baselines.penalty(model, 0.5, kind="double", skip=OUTPUT)
+    assert torch.equal(extra(model), expected)
+
+
+@pytest.mark.parametrize("method", ["wn", "centred-wn"])
+def test_norms(method):
+    for W in weights(apply(method, network())):
+        # A few float32 roundings.
+        assert_close(W.norm(dim=1), torch.full((len(W),), math.sqrt(2)))
+        assert (W.sum(1).abs().max() < 1e-5) == (method == "centred-wn")
+    start = weights(copy.deepcopy(model := network()))
+    for before, W in zip(start, weights(apply("wn", model, scale=None)), strict=True):
+        # With scale=None the weights start as they are.
+        assert_close(W, before)
+
+
+def test_spectral_norm():
+    model = apply("sn", network(), n_power_iterations=50)
+    model(X)
+    for module in (model[0], model[6]):
+        # 15 power iterations at the start and 50 in the forward pass bring it this near.
+        assert float(oni.spectrum(module.eval().weight.detach().flatten(1))[0]) == pytest.approx(1.0, abs=1e-2)
+
+
+@pytest.mark.parametrize(("method", "scale"), [("olm", math.sqrt(2)), ("olm-ns", 1.0)])
+def test_olm_is_orthogonal(method, scale):
+    for W in weights(apply(method, network())):
+        # float32 rounding of the result.
+        assert_close(W @ W.T, scale**2 * torch.eye(len(W)), atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize(("method", "scale"), [("oni", math.sqrt(2)), ("oni-ns", 1.0)])
+def test_oni_is_convert(method, scale):
+    model = network()
+    proxies = [W.clone() for W in weights(model)]
+    for Z, W in zip(proxies, weights(apply(method, model)), strict=True):
+        # Batched or not: rounding.
+        assert_close(W, scale * oni.orthogonalize(Z, 5, center=True), atol=1e-6, rtol=0)
+
+
+def test_olm_takes_queries_keys_and_values_apart():
+    attention = apply("olm-ns", nn.MultiheadAttention(9, 3), center=False, group_size=7)
+    for part in attention.in_proj_weight.detach().chunk(3):
+        for group in (part[:7], part[7:]):
+            # float32 rounding of the result.
+            assert_close(group @ group.T, torch.eye(len(group)), atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("method", ["wn", "centred-wn", "sn", "olm", "olm-ns"])
+def test_tied_weights_are_refused(method):
+    model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))
+    model[1].weight = model[0].weight
+    with pytest.raises(ValueError, match="1 shares its parameter with 0; skip both"):
+        apply(method, model)
+    assert type(model[0]) is nn.Linear
+
+
+@pytest.mark.parametrize("method", ["centred-wn", "olm"])
+def test_a_layer_that_cannot_be_is_named_and_nothing_changes(method):
+    model = nn.Sequential(nn.Linear(4, 4), nn.Linear(1, 4))
+    with pytest.raises(ValueError, match="1: center=True leaves nothing of rows with one column"):
+        apply(method, model)
+    assert type(model[0]) is nn.Linear
+
+
+@pytest.mark.parametrize(
+    ("word", "words"),
+    [
+        ("ONI", "method 'ONI' is not known; .*The methods are: plain, xavier, orth-init, wn, centred-wn, sn"),
+        ("orthreg", r"did you mean 'orth-reg'\? The methods are"),
+        ("olm_ns", r"did you mean 'olm-ns'\?"),
+        ("centered-wn", r"did you mean 'centred-wn'\?"),
+        ("zzz", "method 'zzz' is not known; The methods are"),
+        (None, "method None is not known"),
+    ],
+)
+def test_unknown_words(word, words):
+    for call in (lambda: apply(word, network()), lambda: extra_loss(word)):
+        with pytest.raises(ValueError, match=words):
+            call()
