@@ -11,7 +11,7 @@ export PIP_BUILD_CONSTRAINT := constraints.txt
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test bench lint format wheel clean
+.PHONY: help demo test bench docs lint format wheel clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -24,6 +24,9 @@ test: $(INSTALLED) ## run the tests and the doctests
 
 bench: $(INSTALLED) ## measure speed and accuracy beside the peers that are installed
 	$(BIN)/oni bench $(ARGS)
+
+docs: $(INSTALLED) ## write docs/reproduction.md from results/
+	$(BIN)/python -m oni.recipes.reproduction
 
 lint: $(INSTALLED) ## check style, formatting and types; change nothing
 	$(BIN)/ruff check .

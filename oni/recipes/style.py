@@ -13,9 +13,17 @@ from rich.console import Console
 
 __all__ = ["COLOURS", "PAGE_WIDTH", "console", "drawing", "save", "tint"]
 
-# Okabe and Ito's palette, told apart under every common colour blindness. Free for further methods are its
-# orange #E69F00, sky blue #56B4E9 and reddish purple #CC79A7.
-COLOURS = {"frobenius": "#D55E00", "compact": "#0072B2", "tight": "#009E73"}
+# Okabe and Ito's palette, told apart under every common colour blindness, and a grey for what is plain.
+COLOURS = {
+    "frobenius": "#D55E00",
+    "compact": "#0072B2",
+    "tight": "#009E73",
+    "oni": "#0072B2",  # as the paper trains with it: compact
+    "olm": "#CC79A7",
+    "literal": "#E69F00",  # the paper's recurrence as printed, or as its authors released it
+    "spectral norm": "#56B4E9",
+    "plain": "#666666",
+}
 
 PAGE_WIDTH = 7.0  # inches: both columns of a two-column page
 

@@ -9,6 +9,7 @@ from matplotlib.colors import to_rgb
 from PIL import Image
 from rich.console import Console
 
+from oni.newton.bounding import BOUNDS
 from oni.recipes import demo
 from oni.recipes.style import COLOURS, drawing, save
 
@@ -56,7 +57,7 @@ def test_eigenvalues_of_the_reference_matrix(references, variant):
 
 
 def test_the_demo_shows_the_same_numbers(found):
-    assert [(t.center, t.bound) for t in found] == [(c, b) for c in (False, True) for b in COLOURS]
+    assert [(t.center, t.bound) for t in found] == [(c, b) for c in (False, True) for b in BOUNDS]
     for trajectory in found:
         if (trajectory.center, trajectory.bound) in DELTAS:
             # Four standard deviations of the difference: over 100 seeds, delta has one of up to 0.035, and
@@ -154,8 +155,8 @@ def test_the_picture(found, tmp_path):
     with Image.open(png) as image:
         assert image.size == (2100, 900)
         counts = {colour[:3]: count for count, colour in image.getcolors(2**24)}
-    for colour in COLOURS.values():
-        assert counts[tuple(round(255 * channel) for channel in to_rgb(colour))] > 1000
+    for bound in BOUNDS:
+        assert counts[tuple(round(255 * channel) for channel in to_rgb(COLOURS[bound]))] > 1000
     assert ElementTree.parse(svg).getroot().tag == "{http://www.w3.org/2000/svg}svg"
     assert dict(matplotlib.rcParams) == settings
     assert matplotlib.get_backend() == backend

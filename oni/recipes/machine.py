@@ -1,0 +1,50 @@
+"""What measured numbers depend on: the machine, and the versions of what ran on it."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import torch
+
+__all__ = ["machine", "versions"]
+
+
+def machine(device: str = "cpu") -> dict[str, Any]:
+    """What the numbers depend on."""
+    described: dict[str, Any] = {
+        "cpu": cpu_model(),
+        "cores": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "platform": platform.platform(),
+        "device": device,
+    }
+    if device != "cpu":
+        described["gpu"] = torch.cuda.get_device_name(device)
+    return described
+
+
+def cpu_model() -> str:
+    try:
+        found = re.search(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
+    except OSError:
+        found = None
+    return found[1].strip() if found else platform.processor() or platform.machine()
+
+
+def versions() -> dict[str, str]:
+    """The versions of what was measured, and of those peers that are installed."""
+    known = {"python": platform.python_version(), "oni": version("oni-torch"), "torch": torch.__version__}
+    blas = re.search(r"BLAS_INFO=(\w+)", torch.__config__.show())
+    if blas:
+        known["blas"] = blas[1]
+    for package in ("numpy", "geotorch"):
+        try:
+            known[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return known
