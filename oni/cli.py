@@ -83,8 +83,54 @@ def reproduce(
     run(id, preset, out, seed, plain=plain)
 
 
+def inspect(
+    checkpoint: Annotated[
+        Path,
+        typer.Argument(metavar="CHECKPOINT", help="A .pt, .pth or .safetensors file, anybody's; no code in it runs."),
+    ],
+    plot: Annotated[
+        Path | None, typer.Option(metavar="FILE", dir_okay=False, help="Draw all spectra here (.png, .svg, .pdf).")
+    ] = None,
+    json: Annotated[
+        Path | None, typer.Option(metavar="FILE", dir_okay=False, help="Write every singular value here.")
+    ] = None,
+    limit: Annotated[
+        int, typer.Option(help="Leave out matrices whose short side is longer: they take minutes.")
+    ] = 4096,
+    plain: Annotated[bool, typer.Option("--plain", help="ASCII only, no colours.")] = False,
+) -> None:
+    """Show the spectrum of every weight matrix in a checkpoint, and how far each is from orthogonal."""
+    from oni.recipes.inspect import inspect as run
+
+    run(checkpoint, plot=plot, json_to=json, limit=limit, plain=plain)
+
+
+def bake(
+    checkpoint: Annotated[
+        Path,
+        typer.Argument(metavar="CHECKPOINT", help="The state_dict of a converted model: .pt, .pth or .safetensors."),
+    ],
+    out: Annotated[Path, typer.Option("--out", "-o", dir_okay=False, help="Where to write the plain state_dict.")],
+    key: Annotated[str | None, typer.Option(help="Which state_dict, if the checkpoint holds several.")] = None,
+    steps: Annotated[
+        int | None, typer.Option(help="Instead of what was saved with each layer; so are those below.")
+    ] = None,
+    scale: Annotated[str | None, typer.Option(help="A number, or relu, tanh, ...")] = None,
+    center: Annotated[str | None, typer.Option(help="auto, true or false.")] = None,
+    bound: Annotated[str | None, typer.Option(help="compact, frobenius or tight.")] = None,
+    groups: Annotated[int | None, typer.Option(help="Groups of rows.")] = None,
+    schedule: Annotated[str | None, typer.Option(help="newton or minimax.")] = None,
+) -> None:
+    """Turn the checkpoint of a converted model into that of the plain architecture."""
+    from oni.recipes.baking import bake as run
+
+    run(checkpoint, out, key, steps=steps, scale=scale, center=center, bound=bound, groups=groups, schedule=schedule)
+
+
 COMMANDS: dict[Callable[..., None], str] = {
     demo: "oni demo --out pictures --seed 1",
+    inspect: "oni inspect checkpoint.pt --plot spectra.png",
+    bake: "oni bake checkpoint.pt --out plain.safetensors",
     bench: "oni bench --cases '256x*' --json bench.json",
     list_experiments: "oni list",
     reproduce: "oni reproduce fig2 --preset smoke",

@@ -1,4 +1,9 @@
-r"""How far a matrix is from orthogonal."""
+r"""How far a matrix is from orthogonal.
+
+Everything here takes ``W (..., n, d)``, one matrix or a batch, and gives NaN for a matrix that has NaN or infinity. The
+weight of a convolution is a matrix as ``W.flatten(1)``; that matrix is *not* the operator that the convolution
+applies to a picture: see :func:`oni.convolution_spectrum` and :func:`oni.operator_norm`.
+"""
 
 from __future__ import annotations
 
@@ -7,16 +12,22 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-__all__ = ["Orthogonality", "orthogonality", "spectrum"]
+__all__ = ["Orthogonality", "condition_number", "effective_rank", "effective_rank_of", "orthogonality", "spectrum"]
 
 
 def spectrum(W: Tensor) -> Tensor:
     """The singular values of ``W (..., n, d)``, largest first, computed in float64.
 
+    The leading dimensions are a batch: pass the weight of a convolution as ``W.flatten(1)``.
+
     >>> spectrum(torch.tensor([[3.0, 0.0], [0.0, 4.0]]))
     tensor([4., 3.], dtype=torch.float64)
     """
-    return torch.linalg.svdvals(checked_matrix(W))
+    W = checked_matrix(W)
+    # LAPACK raises, or loops, on NaN and infinity.
+    good = torch.isfinite(W).flatten(-2).all(-1)
+    sigma = torch.linalg.svdvals(torch.where(good[..., None, None], W, torch.zeros_like(W)))
+    return torch.where(good[..., None], sigma, torch.nan)
 
 
 class Orthogonality(NamedTuple):
@@ -41,6 +52,43 @@ def orthogonality(W: Tensor) -> Orthogonality:
     """
     W = checked_matrix(W)
     return Orthogonality(_distance_from_identity(W @ W.mT), _distance_from_identity(W.mT @ W))
+
+
+def condition_number(W: Tensor) -> Tensor:
+    r"""Largest over smallest singular value of ``W (..., n, d)``, in float64: 1 if orthogonal, infinite if singular.
+
+    .. math:: \kappa = \sigma_{\max} / \sigma_{\min}
+
+    A zero matrix has none: NaN.
+
+    >>> condition_number(torch.tensor([[3.0, 0.0], [0.0, 4.0]])).item()
+    1.3333
+    """
+    sigma = spectrum(W)
+    if sigma.shape[-1] == 0:
+        return sigma.new_full(sigma.shape[:-1], torch.nan)
+    return sigma[..., 0] / sigma[..., -1]
+
+
+def effective_rank(W: Tensor) -> Tensor:
+    r"""How many singular values of ``W (..., n, d)`` matter, by the entropy of their shares, in float64.
+
+    .. math:: \operatorname{erank} = \exp\Bigl(-\sum_i p_i \log p_i\Bigr), \qquad p_i = \sigma_i / \sum_j \sigma_j
+
+    It lies between 1 and min(n, d), which it reaches where all singular values are equal. A zero matrix has none: NaN.
+
+    >>> effective_rank(torch.eye(8, 16)).item(), round(effective_rank(torch.diag(torch.tensor([1.0, 0.1]))).item(), 3)
+    (8.0, 1.356)
+
+    Reference: Roy and Vetterli, *The effective rank: a measure of effective dimensionality*, EUSIPCO 2007.
+    """
+    return effective_rank_of(spectrum(W))
+
+
+def effective_rank_of(sigma: Tensor) -> Tensor:
+    """The effective rank of a matrix with these singular values ``(..., k)``."""
+    share = sigma / sigma.sum(-1, keepdim=True)
+    return torch.special.entr(share).sum(-1).exp()
 
 
 def _distance_from_identity(M: Tensor) -> Tensor:

@@ -34,13 +34,13 @@ def cached(model: M) -> Iterator[M]:
     """
     inside = proxies(model)
     for parametrization, _ in inside:
-        parametrization.keeping += 1
+        parametrization.memory.keeping += 1
     try:
         prepare(inside)
         yield model
     finally:
         for parametrization, _ in inside:
-            parametrization.keeping -= 1
+            parametrization.memory.keeping -= 1
 
 
 def proxies(model: nn.Module) -> list[tuple[Orthogonal, ParametrizationList]]:
@@ -55,7 +55,7 @@ def prepare(those: list[tuple[Orthogonal, ParametrizationList]]) -> None:
     for parametrization, holder in those:
         Z = holder.original
         if parametrization.may_hold(Z) and parametrization.fresh(Z) is None:
-            parametrization.held = None
+            parametrization.memory.held = None
             kind = (*parametrization.alike, Z.dtype, Z.device, Z.requires_grad)
             # By identity: modules may share a parametrization.
             alike.setdefault(kind, {})[id(parametrization)] = (parametrization, Z)
@@ -106,12 +106,12 @@ def _before(module: nn.Module, _: Any) -> None:
         those = module.__dict__[LISTED] = proxies(module)
     prepare(those)
     for parametrization, _holder in those:
-        # Without a memory there is nothing to trust.
-        parametrization.trusted += parametrization.held is not None
+        parametrization.memory.trusted += 1
 
 
 def _after(module: nn.Module, _: Any, __: Any) -> None:
     if torch.compiler.is_compiling():
         return
     for parametrization, _holder in module.__dict__.get(LISTED, ()):
-        parametrization.trusted = max(0, parametrization.trusted - 1)
+        memory = parametrization.memory
+        memory.trusted = max(0, memory.trusted - 1)

@@ -101,7 +101,6 @@ def chosen(model: nn.Module, only: Selector, skip: Selector) -> Iterator[tuple[W
         used.update(id(one) for _, one in matches)
         return matches[0][1] if matches else None
 
-    shared = owners(model)
     result = []
     for weight in weights(model):
         left_out = first_match(weight, unwanted)
@@ -109,17 +108,17 @@ def chosen(model: nn.Module, only: Selector, skip: Selector) -> Iterator[tuple[W
             why = "not among only"
         elif left_out is not None:
             why = f"skipped by {described(left_out)}"
-        elif weight.unfit:
-            why = weight.unfit
         else:
-            why = shared_with_others(weight, shared)
+            why = weight.unfit
         result.append((weight, why))
     for argument, those in (("only", wanted), ("skip", unwanted)):
         for one in those:
             if id(one) not in used and not callable_predicate(one):
                 names = [weight.layer for weight, _ in result][:8]
                 raise ValueError(f"{argument}={described(one)} matches no layer; the model has {names}")
-    yield from result
+    shared = owners(model)
+    taken = {id(weight.module): weight for weight, why in result if not why}
+    yield from ((weight, why or shared_with_others(weight, shared, taken)) for weight, why in result)
 
 
 def selectors(given: Selector, argument: str) -> list[One]:
@@ -162,12 +161,10 @@ def owners(model: nn.Module) -> dict[int, list[tuple[nn.Module, str]]]:
     return held
 
 
-def shared_with_others(weight: Weight, shared: dict[int, list[tuple[nn.Module, str]]]) -> str:
+def shared_with_others(weight: Weight, shared: dict[int, list[tuple[nn.Module, str]]], taken: dict[int, Weight]) -> str:
     """Why sharing its parameter keeps a weight from being converted: its partners would use the proxy as a weight."""
     parameter = weight.module._parameters.get(weight.name)
     for module, _ in shared.get(id(parameter), []):
-        if module is weight.module:
-            continue
-        if not isinstance(module, (nn.Linear, *CONVOLUTIONS)) or layout_of(module) != layout_of(weight.module):
+        if id(module) not in taken or layout_of(module) != layout_of(weight.module):
             return f"shares its parameter with {type(module).__name__}, which is not converted"
     return ""

@@ -272,6 +272,19 @@ class Held(NamedTuple):
     """The weight itself, where it can be held."""
 
 
+class Memory:
+    """What a parametrization holds; apart, because setting an attribute of a module takes long."""
+
+    __slots__ = ("held", "keeping", "trusted")
+
+    def __init__(self) -> None:
+        self.held: Held | None = None
+        self.trusted = 0
+        """How many forward passes under way have compared ``held`` with the proxy already."""
+        self.keeping = 0
+        """How many ``oni.cached`` scopes ask to hold what is computed."""
+
+
 class Orthogonal(FromProxy):
     """The parametrization by ``orthogonalize``, with a memory."""
 
@@ -284,20 +297,16 @@ class Orthogonal(FromProxy):
         checked_options(shape, **options.of_the_map())
         self.alike = (shape, *options.of_the_map().values())
         """What parametrizations have in common that can be computed in one call."""
-        self.held: Held | None = None
-        self.trusted = 0
-        """How many forward passes under way have compared ``held`` with the proxy already."""
-        self.keeping = 0
-        """How many ``oni.cached`` scopes ask to hold what is computed."""
+        self.memory = Memory()
 
     def forward(self, Z: Tensor) -> Tensor:
         if torch.compiler.is_compiling():
             return self.scaled(self.unscaled(Z))
         held = self.fresh(Z)
-        if held is None and self.keeping and self.may_hold(Z):
+        if held is None and self.memory.keeping and self.may_hold(Z):
             (held,) = hold_together([(self, Z)])
         if held is None:
-            self.held = None
+            self.memory.held = None
             return self.scaled(self.unscaled(Z))
         return self.scaled(held.W) if held.weight is None else held.weight
 
@@ -308,19 +317,24 @@ class Orthogonal(FromProxy):
         return [W.unflatten(-2, (self.options.groups, -1))]
 
     def may_hold(self, Z: Tensor) -> bool:
-        """Whether a change of Z can be noticed: not in tensors that stand in for the parameter."""
+        """Whether a change of Z can be noticed, and a result be kept.
+
+        Not of tensors that stand in for the parameter, and not under ``torch.func``, whose values end with it.
+        """
+        if torch._C._are_functorch_transforms_active():
+            return False
         return type(Z) is nn.Parameter and Z.device.type != "meta" and not Z.is_inference()
 
     def fresh(self, Z: Tensor) -> Held | None:
         """What is held, if it is right for Z, with a graph if one is wanted."""
-        held = self.held
+        held = self.memory.held
         if held is None or held.Z is not Z or held.version != Z._version:
             return None
         if torch.is_grad_enabled() and Z.requires_grad and not held.W.requires_grad:
             return None
         if held.W.is_inference() and not torch.is_inference_mode_enabled():
             return None
-        if self.trusted:
+        if self.memory.trusted:
             return held
         # Z.data.copy_() and writes through numpy leave no other trace.
         copy = held.copy
@@ -328,18 +342,34 @@ class Orthogonal(FromProxy):
             return None
         return held if torch.equal(self.layout.matrices(Z.detach()), copy) else None
 
+    def get_extra_state(self) -> Tensor:
+        """The options, for ``oni bake`` and ``oni inspect``."""
+        from oni.nn.saved import encoded
+
+        return encoded(self.options, self.layout)
+
+    def set_extra_state(self, state: Any) -> None:
+        """Nothing: a model's options are what its code says, not what a checkpoint does."""
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
+        # No checkpoint needs the options, so none without them is incomplete.
+        state_dict.setdefault(prefix + "_extra_state", None)
+        super()._load_from_state_dict(state_dict, prefix, *rest)
+
     def __getstate__(self) -> dict[str, Any]:
         # What is held belongs to a graph, which can't be copied, and to this very parameter.
-        return {**self.__dict__, "held": None, "trusted": 0, "keeping": 0}
+        return {**self.__dict__, "memory": Memory()}
 
 
 def hold_together(pairs: list[tuple[Orthogonal, Tensor]]) -> list[Held]:
     """Compute the weights of parametrizations with equal options and equal shapes in one call, and hold them."""
     matrices = [parametrization.layout.matrices(Z) for parametrization, Z in pairs]
+    held: list[Held] = []
     Ws, copies = orthogonalize_each(matrices, **pairs[0][0].options.of_the_map())
     for (parametrization, Z), W, copy in zip(pairs, Ws, copies, strict=True):
         # A multiplication saves tensors that the first backward() would empty, and a learnable scale changes.
         settled = not (W.requires_grad or parametrization.options.learn_scale)
         weight = parametrization.scaled(W) if settled else None
-        parametrization.held = Held(Z, Z._version, copy, W, weight)
-    return [parametrization.held for parametrization, _ in pairs if parametrization.held is not None]
+        held.append(Held(Z, Z._version, copy, W, weight))
+        parametrization.memory.held = held[-1]
+    return held

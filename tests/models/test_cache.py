@@ -121,7 +121,7 @@ class TestByItself:
         model = oni.convert(mlp())
         with pytest.raises(RuntimeError):
             model(torch.randn(5, 7))
-        assert all(m.trusted == 0 for m in model.modules() if isinstance(m, parametrization.Orthogonal))
+        assert all(m.memory.trusted == 0 for m in model.modules() if isinstance(m, parametrization.Orthogonal))
 
     def test_nested_converted_models(self, computed):
         inner = oni.convert(mlp(2))
@@ -129,7 +129,7 @@ class TestByItself:
         outer(X)
         assert computed == [3]
         assert_close(outer(X), plain_output(outer))
-        assert all(m.trusted == 0 for m in outer.modules() if isinstance(m, parametrization.Orthogonal))
+        assert all(m.memory.trusted == 0 for m in outer.modules() if isinstance(m, parametrization.Orthogonal))
 
 
 def step(model, optimizer):
@@ -304,7 +304,7 @@ class TestScope:
         model = oni.convert(mlp())
         with pytest.raises(KeyError), oni.cached(model), oni.cached(model):
             raise KeyError
-        assert all(m.keeping == 0 for m in model.modules() if isinstance(m, parametrization.Orthogonal))
+        assert all(m.memory.keeping == 0 for m in model.modules() if isinstance(m, parametrization.Orthogonal))
 
     def test_two_losses_through_one_weight_without_retain_graph(self):
         model = oni.convert(mlp())
@@ -364,7 +364,7 @@ def test_second_derivatives_through_a_converted_model():
     model._forward_pre_hooks.clear()
     for module in model.modules():
         if isinstance(module, parametrization.Orthogonal):
-            module.held = None
+            module.memory.held = None
     penalty(model).backward()
     expected = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
     assert len(found) == len(expected) > 0
@@ -391,7 +391,7 @@ def test_nothing_piles_up():
     gc.disable()
     try:
         train(1)
-        old = weakref.ref(model[0].parametrizations.weight[0].held.W)
+        old = weakref.ref(model[0].parametrizations.weight[0].memory.held.W)
         train(1)
         assert old() is None, "a reference cycle keeps an old weight alive"
         train(300)

@@ -150,6 +150,16 @@ def test_an_ensemble_by_vmap():
     assert_close(found, torch.stack([model(x) for model in models]), atol=1e-6, rtol=1e-6)
 
 
+@pytest.mark.parametrize("transform", [torch.func.jacrev, torch.func.jacfwd])
+@pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")  # torch's own forward-mode code
+def test_jacobian_with_the_parameters_closed_over(transform):
+    model = oni.convert(nn.Sequential(nn.Linear(6, 6), nn.Tanh(), nn.Linear(6, 4)))
+    x = torch.randn(6)
+    model(x)
+    expected = torch.autograd.functional.jacobian(oni.bake(copy.deepcopy(model)), x)
+    assert_close(transform(model)(x), expected, atol=1e-6, rtol=1e-6)
+
+
 def test_state_dict_round_trip():
     model = converted()
     loss_of(model).backward()

@@ -201,6 +201,14 @@ class TestSharing:
         y = model(torch.ones(1, 6))
         assert_close(oni.bake(model)(torch.ones(1, 6)), y, atol=1e-6, rtol=0)
 
+    def test_shared_with_a_layer_that_is_not_chosen(self):
+        model = oni.convert(self.tied(), skip="2")
+        assert orthogonal_layers(model) == set()
+        assert model[0].weight is model[2].weight
+        oni.convert(model)
+        assert orthogonal_layers(model) == {"0", "2"}
+        assert torch.equal(model[0].weight, model[2].weight)
+
     def test_shared_with_an_embedding_is_left_alone(self):
         model = nn.ModuleDict({"table": nn.Embedding(10, 6), "decoder": nn.Linear(6, 10, bias=False)})
         model["decoder"].weight = model["table"].weight

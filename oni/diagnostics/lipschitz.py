@@ -1,0 +1,191 @@
+"""``lipschitz_bound``: how much a sequential model can stretch the distance between two inputs, at most."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from oni.diagnostics.convolution import norm_bound
+from oni.diagnostics.operator import CONVOLUTIONS
+from oni.diagnostics.untouched import sample_input, untouched
+
+__all__ = ["Factor", "LipschitzBound", "lipschitz_bound"]
+
+
+class Factor(NamedTuple):
+    """One module of the model."""
+
+    layer: str
+    kind: str
+    constant: float
+    """At most so much does it stretch a distance."""
+
+
+@dataclass(frozen=True)
+class LipschitzBound:
+    """The bound, ``float(bound)``, and where it comes from."""
+
+    value: float
+    factors: tuple[Factor, ...]
+
+    def __float__(self) -> float:
+        return self.value
+
+
+def lipschitz_bound(
+    model: nn.Module,
+    input_size: int | Sequence[int],
+    *,
+    constants: Mapping[str | type[nn.Module], float] | None = None,
+) -> LipschitzBound:
+    r"""An upper bound of the Lipschitz constant of a sequential model in evaluation, in Euclidean norms.
+
+    .. math:: \|f(x) - f(y)\| \le \prod_l L_l \; \|x - y\|
+
+    Linear layers and convolutions count with an upper bound of their operator norm (:func:`oni.norm_bound`), not with
+    a power iteration, which comes from below, nor with the norm of a reshaped weight, which is another operator's.
+    Batch normalisation counts with its running variance, layer and group normalisation with :math:`1/\sqrt\epsilon`, as
+    near a constant input they do stretch that much, pools with the overlap of their windows, activations with their
+    steepest slope, dropout with 1.
+
+    Args:
+        model: modules from torch.nn inside any number of ``nn.Sequential``. Converted layers are as good as plain ones.
+        input_size: the size of one input, without the batch: ``(channels, height, width)``, or ``features``.
+        constants: for modules it does not know, their Lipschitz constants by qualified name or by type.
+
+    Raises:
+        ValueError: for a module that it does not know, which is named.
+
+    >>> model = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 4))
+    >>> _ = [nn.init.orthogonal_(model[i].weight) for i in (0, 2)]
+    >>> bound = lipschitz_bound(model, 8)
+    >>> round(float(bound), 6), [factor.kind for factor in bound.factors]
+    (1.0, ['Linear', 'ReLU', 'Linear'])
+    """
+    given = dict(constants or {})
+    x = sample_input(model, input_size if isinstance(input_size, int) else tuple(input_size))
+    factors = []
+    with untouched(model, training=False), torch.no_grad():
+        for name, module in flat(model):
+            kind = type(module).__name__.removeprefix("Parametrized")
+            own = given.get(name, next((given[t] for t in type(module).__mro__ if t in given), None))
+            constant = own if own is not None else constant_of(module, x)
+            if constant is None:
+                raise ValueError(
+                    f"{name or 'the model'}: the Lipschitz constant of {kind} is not known; pass it as "
+                    f"constants={{{(name or kind)!r}: ...}}, or bound the parts of the model that are sequential"
+                )
+            factors.append(Factor(name, kind, float(constant)))
+            x = module(x)
+    return LipschitzBound(math.prod(factor.constant for factor in factors), tuple(factors))
+
+
+def flat(module: nn.Module, name: str = "") -> Iterator[tuple[str, nn.Module]]:
+    """The modules that run one after another."""
+    if isinstance(module, nn.Sequential) and type(module).forward is nn.Sequential.forward:
+        for key, child in module._modules.items():
+            if child is not None:
+                yield from flat(child, f"{name}.{key}" if name else key)
+    else:
+        yield name, module
+
+
+def constant_of(module: nn.Module, x: Tensor) -> float | None:
+    """A bound for one module at an input of this shape; ``None`` if it is of no known kind."""
+    for base in type(module).__mro__:
+        # A subclass with a forward of its own may do anything.
+        if base in KNOWN and type(module).forward is base.forward:
+            found = KNOWN[base]
+            return found(module, x) if callable(found) else found
+    return None
+
+
+def of_layer(layer: Any, x: Tensor) -> float:
+    return norm_bound(layer, None if isinstance(layer, nn.Linear) else tuple(x.shape[2:]))
+
+
+def of_average(pool: Any, x: Tensor) -> float:
+    # Entries are not negative, so by Schur's test the norm is at most the root of the largest row sum times the largest
+    # column sum, which the pool itself tells.
+    with torch.enable_grad():
+        ones = torch.ones_like(x[:, :1], dtype=torch.float64).requires_grad_()
+        rows = pool(ones)
+        (columns,) = torch.autograd.grad(rows.sum(), ones)
+    return math.sqrt(float(rows.max()) * float(columns.max())) * (1 + 1e-12)
+
+
+def of_maximum(pool: Any, x: Tensor) -> float:
+    # A pixel counts once for every window that has it.
+    dimensions = x.dim() - 2
+    k, s, d = (each(value, dimensions) for value in (pool.kernel_size, pool.stride, pool.dilation))
+    windows = (-(-a * math.gcd(b, c) // b) for a, b, c in zip(k, s, d, strict=True))
+    return math.sqrt(math.prod(windows))
+
+
+def of_adaptive_maximum(pool: Any, x: Tensor) -> float:
+    out = each(pool.output_size, x.dim() - 2)
+    pairs = [(size, to if to is not None else size) for size, to in zip(x.shape[2:], out, strict=True)]
+    return math.sqrt(math.prod(1 if size % to == 0 else -(-to // size) + 1 for size, to in pairs))
+
+
+def each(value: Any, dimensions: int) -> tuple[Any, ...]:
+    return tuple(value) if isinstance(value, tuple | list) else (value,) * dimensions
+
+
+def of_running_statistics(norm: Any, _: Tensor) -> float | None:
+    if norm.running_var is None:
+        return of_own_statistics(norm, _) if isinstance(norm, INSTANCE) else None
+    gain = (norm.running_var.double() + norm.eps).rsqrt()
+    return float((gain * (1 if norm.weight is None else norm.weight.detach().double().abs())).max())
+
+
+def of_own_statistics(norm: Any, _: Tensor) -> float:
+    gain = 1.0 if norm.weight is None else float(norm.weight.detach().double().abs().max())
+    return gain / math.sqrt(norm.eps)
+
+
+def steepest(*slopes: float) -> float:
+    return max(abs(slope) for slope in slopes)
+
+
+INSTANCE = (nn.InstanceNorm1d, nn.InstanceNorm2d, nn.InstanceNorm3d)
+Constant = float | Callable[[Any, Tensor], float | None]
+
+KNOWN: dict[type[nn.Module], Constant] = {
+    **dict.fromkeys((nn.Linear, *CONVOLUTIONS), of_layer),
+    **dict.fromkeys((nn.AvgPool1d, nn.AvgPool2d, nn.AvgPool3d), of_average),
+    **dict.fromkeys((nn.AdaptiveAvgPool1d, nn.AdaptiveAvgPool2d, nn.AdaptiveAvgPool3d), of_average),
+    **dict.fromkeys((nn.MaxPool1d, nn.MaxPool2d, nn.MaxPool3d), of_maximum),
+    **dict.fromkeys((nn.AdaptiveMaxPool1d, nn.AdaptiveMaxPool2d, nn.AdaptiveMaxPool3d), of_adaptive_maximum),
+    **dict.fromkeys(
+        (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm, *INSTANCE), of_running_statistics
+    ),
+    **dict.fromkeys((nn.LayerNorm, nn.GroupNorm), of_own_statistics),
+    **dict.fromkeys((nn.Identity, nn.Flatten, nn.Unflatten, nn.PixelShuffle, nn.PixelUnshuffle), 1.0),
+    **dict.fromkeys((nn.ChannelShuffle, nn.ZeroPad1d, nn.ZeroPad2d, nn.ZeroPad3d), 1.0),
+    **dict.fromkeys((nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout), 1.0),
+    **dict.fromkeys((nn.ReLU, nn.ReLU6, nn.Tanh, nn.Hardtanh, nn.Softplus, nn.Softsign, nn.LogSigmoid), 1.0),
+    **dict.fromkeys((nn.CELU, nn.Softshrink, nn.Tanhshrink), 1.0),
+    nn.LeakyReLU: lambda module, _: steepest(1, module.negative_slope),
+    nn.PReLU: lambda module, _: steepest(1, *module.weight.detach().double().tolist()),
+    nn.RReLU: lambda module, _: steepest(1, (module.lower + module.upper) / 2),
+    nn.ELU: lambda module, _: steepest(1, module.alpha),
+    # scale * alpha, its slope just below zero.
+    nn.SELU: 1.0507009873554805 * 1.6732632423543772,
+    # The steepest slopes of these smooth ones, rounded up: 1.12891 (1.12984 by tanh), 1.09984, 1.08850.
+    nn.GELU: 1.13,
+    nn.SiLU: 1.09985,
+    nn.Mish: 1.0886,
+    nn.Hardswish: 1.5,
+    nn.Sigmoid: 0.25,
+    # 1/6 as torch has it, to float32.
+    nn.Hardsigmoid: 0.1666667,
+    # The covariance of a one-hot variable has norm 1/2 at most.
+    nn.Softmax: 0.5,
+}
+"""What it knows: a constant, or a function of the module and its input."""

@@ -1,0 +1,48 @@
+"""The options of an orthogonal weight as a tensor in the ``state_dict``, so that a file says how it was trained.
+
+A tensor, as safetensors holds nothing else; of floating-point numbers, as code that averages, converts or randomises
+all entries of a ``state_dict`` should neither fail on it nor spoil it: JSON, one byte a number, whole numbers that
+float16, bfloat16 and averages of equal ones keep.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+
+import torch
+from torch import Tensor
+
+from oni.newton.matrix import Layout
+from oni.nn.parametrization import Options, settled
+
+__all__ = ["decoded", "encoded"]
+
+LONGEST = 4096
+
+
+def encoded(options: Options, layout: Layout) -> Tensor:
+    """Options and layout as numbers.
+
+    >>> decoded(encoded(settled(steps=3, scale="relu"), Layout(groups=2)).half())[0].scale
+    1.4142135623730951
+    """
+    text = json.dumps({"oni": 1, **asdict(options), "layout": layout._asdict()}, separators=(",", ":"))
+    return torch.tensor(list(text.encode()), dtype=torch.float32)
+
+
+def decoded(tensor: object) -> tuple[Options, Layout]:
+    """The inverse of ``encoded``; ``ValueError`` for anything else."""
+    if not isinstance(tensor, Tensor) or tensor.dim() != 1 or not 0 < tensor.numel() <= LONGEST:
+        raise ValueError("not the saved options of an orthogonal weight")
+    try:
+        held = json.loads(bytes(tensor.detach().cpu().float().round().int().tolist()).decode("ascii"))
+        layout = Layout(**held.pop("layout"))
+        version = held.pop("oni")
+        options = settled(**held)
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise ValueError(f"not the saved options of an orthogonal weight ({type(error).__name__})") from None
+    good = type(layout.groups) is int and layout.groups > 0 and type(layout.transposed) is bool
+    if version != 1 or not good:
+        raise ValueError(f"the options of an orthogonal weight were saved in a form unknown here (version {version!r})")
+    return options, layout
