@@ -1,0 +1,44 @@
+"""Ctrl-C between two steps instead of within one."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
+
+__all__ = ["Interrupted", "Stop", "listening"]
+
+
+class Interrupted(KeyboardInterrupt):
+    """The run was stopped by Ctrl-C or SIGTERM, and continues from here when it is started again."""
+
+    exit_code = 130  # 128 + SIGINT, as in a shell
+
+
+class Stop:
+    """Whether someone has asked for it."""
+
+    asked = False
+
+
+@contextmanager
+def listening() -> Iterator[Stop]:
+    """Inside, the first SIGINT or SIGTERM only asks; a second one is as it would be outside."""
+    stop = Stop()
+    before: dict[int, Any] = {}
+
+    def ask(number: int, frame: FrameType | None) -> None:
+        stop.asked = True
+        signal.signal(number, before[number])
+
+    # Python lets only the main thread have handlers.
+    if threading.current_thread() is threading.main_thread():
+        before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
