@@ -189,6 +189,8 @@ def attach(module: nn.Module, name: str, parametrization: FromProxy) -> None:
     parametrize.register_parametrization(module, name, parametrization, unsafe=True)
     parametrization.position = position
     accept_parameters(module)
+    if isinstance(parametrization, Orthogonal):
+        hasten(module, name)
 
 
 def accept_parameters(module: nn.Module) -> None:
@@ -202,6 +204,25 @@ def accept_parameters(module: nn.Module) -> None:
         super(cls, self).__setattr__(name, value)
 
     cls.__setattr__ = assign  # type: ignore[method-assign]
+
+
+def hasten(module: nn.Module, name: str) -> None:
+    """Find a weight that is ready without the calls of two modules, which cost a small layer more than its product."""
+    cls = type(module)
+    computed = vars(cls)[name]
+
+    def get(self: nn.Module) -> Tensor:
+        if not (torch.compiler.is_compiling() or torch.is_grad_enabled()):
+            holder: nn.Module = self._modules["parametrizations"]._modules[name]  # type: ignore[union-attr, assignment]
+            memory: Memory = holder._modules["0"].memory  # type: ignore[union-attr, assignment]
+            held = memory.held
+            if memory.trusted and held is not None and held.weight is not None:
+                Z = holder._parameters.get("original")
+                if held.Z is Z and held.version == Z._version:
+                    return held.weight
+        return computed.fget(self)
+
+    setattr(cls, name, property(get, computed.fset))
 
 
 class Scaling(Protocol):
@@ -265,7 +286,7 @@ class Held(NamedTuple):
     Z: Tensor
     version: int
     copy: Tensor
-    """Z's matrices then."""
+    """Z's values then."""
     W: Tensor
     """The orthogonalised matrices, without scale."""
     weight: Tensor | None
@@ -338,9 +359,8 @@ class Orthogonal(FromProxy):
             return held
         # Z.data.copy_() and writes through numpy leave no other trace.
         copy = held.copy
-        if copy.device != Z.device or copy.dtype != Z.dtype or Z.shape != self.shape:
-            return None
-        return held if torch.equal(self.layout.matrices(Z.detach()), copy) else None
+        same = copy.device == Z.device and copy.dtype == Z.dtype and torch.equal(Z, copy)
+        return held if same else None
 
     def get_extra_state(self) -> Tensor:
         """The options, for ``oni bake`` and ``oni inspect``."""
@@ -370,6 +390,6 @@ def hold_together(pairs: list[tuple[Orthogonal, Tensor]]) -> list[Held]:
         # A multiplication saves tensors that the first backward() would empty, and a learnable scale changes.
         settled = not (W.requires_grad or parametrization.options.learn_scale)
         weight = parametrization.scaled(W) if settled else None
-        held.append(Held(Z, Z._version, copy, W, weight))
+        held.append(Held(Z, Z._version, parametrization.layout.weight(copy, parametrization.shape), W, weight))
         parametrization.memory.held = held[-1]
     return held
