@@ -75,6 +75,19 @@ def tangent_of_a_square(m, rounds):
     )
 
 
+def largest_entry(m, d, rounds):
+    """The scale of a matrix: anything that reads it once will do."""
+    Z = torch.randn(m, d)
+    return race(
+        {
+            "aminmax (used)": lambda: torch.aminmax(Z),
+            "amax and amin": lambda: (Z.amax((-2, -1)), Z.amin((-2, -1))),
+            "infinity norm": lambda: torch.linalg.vector_norm(Z, ord=float("inf"), dim=(-2, -1)),
+        },
+        rounds,
+    )
+
+
 def overhead(m, d, steps, rounds):
     """What is left beside the products, and what autograd itself takes."""
     Z, G = torch.randn(m, d, requires_grad=True), torch.randn(m, d)
@@ -113,6 +126,7 @@ def main():
     for m in (256, 512):
         show(f"squaring a symmetric {m} x {m}", symmetric_products(m, rounds))
         show(f"the tangent of that square, {m} x {m}", tangent_of_a_square(m, rounds))
+    show("largest entry of 256 x 2304", largest_entry(256, 2304, rounds))
     show("256 x 256, 2 steps, forward and backward", overhead(256, 256, 2, rounds))
     show("256 x 256, 5 steps", overhead(256, 256, 5, rounds))
     show("256 x 2304, 5 steps", overhead(256, 2304, 5, rounds // 3))

@@ -49,7 +49,7 @@ def orthogonalize(
             the paper's algorithm has it, ``False`` never. With n >= d a centred matrix can't be fully orthogonal.
         bound: what to divide by. ``"compact"`` is the paper's :math:`\|Z_c Z_c^\top\|_F^{1/2}`, ``"frobenius"`` its
             simpler :math:`\|Z_c\|_F`, ``"tight"`` goes beyond it: :math:`\|(Z_c Z_c^\top)^4\|_F^{1/8}` starts the
-            singular values of a Gaussian Z about two steps closer to 1, for three more products of the short side
+            singular values of a wide Gaussian Z one to two steps closer to 1, for three more products of the short side
             (one forward, two backward).
         groups: split the n rows into so many equal consecutive groups, and orthogonalise each alone.
         schedule: ``"newton"`` is the map above; ``"minimax"`` stretches each step as far as :math:`\sigma_{\max} \le 1`

@@ -32,8 +32,9 @@ class TestContract:
         assert low - 1e-10 <= s.min()
         assert s.max() <= high + 1e-10
         assert high <= 1
-        # Not only a bound but attained, up to the grid's spacing (and its slope at zero).
-        assert s.max() >= high - 0.05 or steps > 4
+        # Not only a bound but attained, up to the grid: its spacing of 1e-3 grows by 2.6 a step, to .05 after four.
+        if steps <= 4:
+            assert s.max() >= high - 0.05
 
     @pytest.mark.parametrize("bound", ["frobenius", "compact", "tight"])
     @pytest.mark.parametrize("shape", [(6, 10), (10, 6), (7, 7)])
