@@ -140,6 +140,14 @@ def nothing(model: nn.Module, only: Selector, skip: Selector) -> None:
     layers(model, only, skip)
 
 
+def lecun(model: nn.Module, only: Selector, skip: Selector, *, gain: float | str) -> None:
+    factor = checked_scale(gain)
+    for _, parameter in layers(model, only, skip):
+        nn.init.kaiming_normal_(parameter, nonlinearity="linear")
+        with torch.no_grad():
+            parameter.mul_(factor)
+
+
 def xavier(model: nn.Module, only: Selector, skip: Selector, *, gain: float | str) -> None:
     factor = checked_scale(gain)
     for _, parameter in layers(model, only, skip):
@@ -147,14 +155,17 @@ def xavier(model: nn.Module, only: Selector, skip: Selector, *, gain: float | st
 
 
 def orthogonal_start(model: nn.Module, only: Selector, skip: Selector, *, gain: float | str, **_: Any) -> None:
-    factor = checked_scale(gain)
-    for weight, parameter in layers(model, only, skip):
+    make_orthogonal(layers(model, only, skip), checked_scale(gain))
+
+
+@torch.no_grad()
+def make_orthogonal(found: list[tuple[Weight, nn.Parameter]], factor: float = 1.0) -> None:
+    for weight, parameter in found:
         layout = matrices(weight)
-        with torch.no_grad():
-            values = torch.empty_like(layout.matrices(parameter))
-            for matrix in values.reshape(-1, *values.shape[-2:]):
-                nn.init.orthogonal_(matrix, factor)
-            parameter.copy_(layout.weight(values, parameter.shape))
+        values = torch.empty_like(layout.matrices(parameter))
+        for matrix in values.reshape(-1, *values.shape[-2:]):
+            nn.init.orthogonal_(matrix, factor)
+        parameter.copy_(layout.weight(values, parameter.shape))
 
 
 def weight_norm(model: nn.Module, only: Selector, skip: Selector, *, scale: float | str | None) -> None:
@@ -198,20 +209,28 @@ def attach_all(
             attach(weight.module, weight.name, parametrization)
 
 
-def by_newton(model: nn.Module, only: Selector, skip: Selector, **options: Any) -> None:
+def by_newton(model: nn.Module, only: Selector, skip: Selector, *, start: str, **options: Any) -> None:
+    if start not in STARTS:
+        raise ValueError(f"start must be one of {', '.join(STARTS)}, got {start!r}")
+    found = layers(model, only, skip)
     convert(model, only=only, skip=skip, **options)
+    if start == "orthogonal":
+        make_orthogonal(found)  # the weights of before are the proxies of now
 
 
 SCALED = {"scale": "relu", "learn_scale": True}
 UNSCALED = {"scale": 1.0, "learn_scale": True}
 # To the letter of the paper, which centres whatever the shape.
-NEWTON = {"steps": 5, "center": True, "bound": "compact", "groups": 1, "schedule": "newton"}
+NEWTON = {"steps": 5, "center": True, "bound": "compact", "groups": 1, "schedule": "newton", "start": "given"}
+STARTS = ("given", "orthogonal")
+"""Of the proxy: as the network is built, or an orthogonal matrix, as the authors' code for convolutions has it."""
 # OLM's own code has no learnable scale, and the paper says only that it scales the start.
 EIGEN = {"group_size": 64, "center": True, "gradient": "stable", "learn_scale": False}
 
 
 def registered() -> Iterator[Method]:
     yield Method("plain", "as the network is built; a torch layer starts at LeCun's uniform", nothing)
+    yield Method("lecun", "weights start normal, of variance 1 / inputs", lecun, {"gain": 1.0})
     yield Method("xavier", "weights start at Xavier's uniform", xavier, {"gain": 1.0})
     yield Method("orth-init", "weights start orthogonal, and are free to leave", orthogonal_start, {"gain": 1.0})
     yield Method("wn", "weight normalisation: filters of learnable norm", weight_norm, {"scale": "relu"})

@@ -1,0 +1,138 @@
+"""What an experiment measures by training: a learning rate from a grid, then a run, its curves, spectra and signal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.nn.utils import parametrize
+
+from oni.diagnostics.signal import signal
+from oni.diagnostics.spectrum import spectrum
+from oni.nn.parametrization import FromProxy
+from oni.recipes.batches import Parts, split
+from oni.recipes.config import Config
+from oni.recipes.devices import Hardware
+from oni.recipes.learning_rate import select_learning_rate
+from oni.recipes.loop import Watch
+from oni.recipes.overrides import overridden
+from oni.recipes.subjects import DATASETS, Images
+from oni.recipes.train import train
+
+__all__ = ["WATCHED", "Setting", "trained", "watchers"]
+
+WATCHED = ("signal", "spectrum")
+SPECTRUM_AT = 200
+"""The step at which the paper looks at weights."""
+SPECTRUM_OF = (1, 5)
+"""Which layers it looks at, counted from 1."""
+
+
+@dataclass
+class Setting:
+    """Where and on what the runs of an experiment are trained. None of it is part of what a run is."""
+
+    runs: Path
+    """The folder of all runs: experiments that need the same run share it."""
+    data: Path | None = None
+    hardware: Hardware = field(default_factory=Hardware)
+    progress: str = "auto"
+    changes: Sequence[str] = ()
+    """``key=value`` for every configuration."""
+    loaded: dict[str, Images] = field(default_factory=dict, repr=False)
+
+    def images(self, name: str) -> Images:
+        """A data set, read once."""
+        if name not in self.loaded:
+            self.loaded[name] = DATASETS[name](self.data)
+        return self.loaded[name]
+
+
+def trained(
+    config: Config, setting: Setting, *, grid: Sequence[float], select_epochs: int, seed: int
+) -> dict[str, Any]:
+    """Choose the learning rate with the configuration's own seed, then train with another one.
+
+    Of a grid of one, that one is taken as it is.
+    """
+    config = overridden(config, setting.changes)
+    images = setting.images(config.data)
+    options: dict[str, Any] = {"data": images, "hardware": setting.hardware, "progress": setting.progress}
+    errors: dict[float, float | None] = {}
+    if len(grid) > 1:
+        found = select_learning_rate(config, grid, setting.runs, epochs=select_epochs, **options)
+        config, errors = found.config, found.errors
+    else:
+        config = replace(config, learning_rate=grid[0])
+    config = replace(config, seed=seed, watch=WATCHED)
+    result = train(config, setting.runs, watch=watchers(config, images), **options)
+    return {
+        "run": result.folder.name,
+        "status": result.metrics["status"],
+        "learning_rate": config.learning_rate,
+        "validation_error": {f"{rate:g}": error for rate, error in errors.items()},
+        **{
+            name: [row[name] for row in result.epochs]
+            for name in ("train_error", "test_error", "train_loss", "test_loss")
+        },
+        "seconds": [row["seconds"] for row in result.epochs],
+        **result.watched,
+    }
+
+
+def watchers(config: Config, images: Images) -> dict[str, Watch]:
+    """What is looked at in every run: signal at the start and at the end, spectra also after 200 steps."""
+    parts = split(
+        images,
+        replace(config, watch=()),
+        images.train_labels.device,
+        torch.float64 if config.precision == "64-true" else torch.float32,
+    )
+    last = config.epochs * (len(parts.train) // config.batch_size)
+    batch = first_batch(parts, config.batch_size)
+
+    def look_at_signal(step: int, model: nn.Module) -> Any:
+        if step not in (0, last):
+            return None
+        device = next(model.parameters()).device
+        inputs, labels = (each.to(device) for each in batch)
+        rows = signal(model, inputs, lambda logits: F.cross_entropy(logits, labels))
+        return {"input": [digits(row.input) for row in rows], "gradient": [digits(row.gradient) for row in rows]}
+
+    def look_at_spectrum(step: int, model: nn.Module) -> Any:
+        if step not in (0, min(SPECTRUM_AT, last), last):
+            return None
+        return {
+            str(number): [digits(value) for value in spectrum(unscaled(layer)).tolist()]
+            for number, layer in enumerate(linear_layers(model), 1)
+            if number in SPECTRUM_OF
+        }
+
+    return {"signal": look_at_signal, "spectrum": look_at_spectrum}
+
+
+def first_batch(parts: Parts, size: int) -> tuple[Tensor, Tensor]:
+    return parts.train.batch(torch.arange(size))
+
+
+def linear_layers(model: nn.Module) -> list[nn.Module]:
+    return [module for module in model.modules() if isinstance(module, nn.Linear)]
+
+
+def unscaled(layer: nn.Module) -> Tensor:
+    """The weight; of a method that scales what it orthogonalises, before the scale."""
+    if parametrize.is_parametrized(layer, "weight"):
+        steps = layer.parametrizations["weight"]
+        if isinstance(steps[0], FromProxy):
+            return steps[0].unscaled(steps.original).detach()
+    return layer.weight.detach()
+
+
+def digits(value: float) -> float:
+    """Four of them: enough for a picture, and the file stays small."""
+    return float(f"{value:.4g}")
