@@ -54,22 +54,33 @@ class Setting:
 
 
 def trained(
-    config: Config, setting: Setting, *, grid: Sequence[float], select_epochs: int, seed: int
+    config: Config,
+    setting: Setting,
+    *,
+    grid: Sequence[float],
+    select_epochs: int,
+    selected_for: Config | None = None,
 ) -> dict[str, Any]:
-    """Choose the learning rate with the configuration's own seed, then train with another one.
+    """Choose the learning rate, then train.
 
-    Of a grid of one, that one is taken as it is.
+    Args:
+        config: what to train; its learning rate does not matter.
+        setting: where, and on what.
+        grid: the learning rates to choose from. One alone is taken as it is.
+        select_epochs: how long the runs are by which it is chosen.
+        selected_for: what they train, if not the same.
     """
-    config = overridden(config, setting.changes)
+    changes = setting.changes
+    config, chosen_for = overridden(config, changes), overridden(selected_for or config, changes)
     images = setting.images(config.data)
     options: dict[str, Any] = {"data": images, "hardware": setting.hardware, "progress": setting.progress}
-    errors: dict[float, float | None] = {}
-    if len(grid) > 1:
-        found = select_learning_rate(config, grid, setting.runs, epochs=select_epochs, **options)
-        config, errors = found.config, found.errors
-    else:
-        config = replace(config, learning_rate=grid[0])
-    config = replace(config, seed=seed, watch=WATCHED)
+    rate, errors = grid[0], {}
+    if any(change.partition("=")[0].strip() == "learning_rate" for change in changes):
+        rate = config.learning_rate
+    elif len(grid) > 1:
+        found = select_learning_rate(chosen_for, grid, setting.runs, epochs=select_epochs, **options)
+        rate, errors = found.learning_rate, found.errors
+    config = replace(config, learning_rate=rate, watch=WATCHED)
     result = train(config, setting.runs, watch=watchers(config, images), **options)
     return {
         "run": result.folder.name,
