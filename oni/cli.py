@@ -70,17 +70,56 @@ list_experiments.__name__ = "list"  # the command's name; the builtin of that na
 
 def reproduce(
     id: Annotated[str, typer.Argument(help="A figure, table or theorem of the paper; oni list shows them.")],
-    preset: Annotated[str, typer.Option(help="How much of it: smoke (seconds), laptop (minutes) or paper.")] = "laptop",
+    changes: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[KEY=VALUE]...", help="Changes to every run's configuration, e.g. epochs=5."),
+    ] = None,
+    preset: Annotated[
+        str, typer.Option(help="How much of it: smoke (seconds), laptop (minutes), paper, or what oni list shows.")
+    ] = "laptop",
+    data: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Folder of the data set's files; its usual places otherwise.")
+    ] = None,
+    download: Annotated[bool, typer.Option("--download", help="Fetch what --data lacks, with checksums.")] = False,
     out: Annotated[
         Path, typer.Option(file_okay=False, help="Folder for results and pictures, made if missing.")
     ] = Path("results"),
+    runs: Annotated[
+        Path | None, typer.Option(metavar="DIR", file_okay=False, help="Folder of training runs; OUT/runs otherwise.")
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue training that was interrupted.")] = False,
+    config: Annotated[
+        Path | None, typer.Option(metavar="FILE", dir_okay=False, help="YAML file of changes; KEY=VALUE win over it.")
+    ] = None,
     seed: Annotated[int, typer.Option(help="The first seed.")] = 0,
+    accelerator: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    devices: Annotated[int, typer.Option(help="How many of them on each node; the batch is shared.")] = 1,
+    strategy: Annotated[str, typer.Option(help="Over several devices: ddp, or fsdp2 to shard the weights.")] = "auto",
+    num_nodes: Annotated[int, typer.Option(help="How many machines.")] = 1,
+    precision: Annotated[str | None, typer.Option(help="32-true, 64-true, bf16-mixed, 16-mixed, ...")] = None,
+    json: Annotated[bool, typer.Option("--json", help="For programs: JSON, one object a line.")] = False,
     plain: Annotated[bool, typer.Option("--plain", help="ASCII only, no colours.")] = False,
 ) -> None:
-    """Run an experiment of the paper: its numbers beside ours, and each of its claims held or not."""
-    from oni.recipes.reproduce import reproduce as run
+    """Run an experiment of the paper: its numbers beside ours, and each of its claims held or not.
 
-    run(id, preset, out, seed, plain=plain)
+    What is trained is kept run by run: a finished run is never trained again, one that was interrupted continues with
+    --resume, bit for bit, and several such commands with the same --out share the work.
+    """
+    from oni.recipes.reproduce import reproduce as run
+    from oni.recipes.trained import setting_from
+
+    setting = setting_from(
+        runs=runs or out / "runs",
+        data=data,
+        download=download,
+        hardware=(accelerator, devices, strategy, num_nodes),
+        progress="json" if json else "auto",
+        resume=resume,
+        changes=changes or [],
+        file=config,
+        precision=precision,
+    )
+    run(id, preset, out, seed, setting=setting, plain=plain, as_json_only=json)
 
 
 def inspect(
@@ -181,7 +220,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if line is None:
             raise
         print("oni:", line, file=sys.stderr)
-        return 2
+        return getattr(error, "exit_code", 2)
     # typer turns Ctrl-C inside a command into this code.
     if code == INTERRUPTED:
         print("oni: interrupted", file=sys.stderr)

@@ -15,8 +15,8 @@ from oni.diagnostics.spectrum import orthogonality, spectrum
 from oni.newton.orthogonalize import orthogonalize
 from oni.newton.reference import oracle
 from oni.recipes import pictures
-from oni.recipes.demo import one_thread
 from oni.recipes.experiment import Claim, Comparison, Experiment, Results
+from oni.recipes.machine import one_thread
 from oni.recipes.synthetic import FOLLOWS, NO_NUMBERS, ROUNDING, SEEDS, eigenvalues, falls, gaussian, span
 
 __all__ = ["EXPERIMENTS"]

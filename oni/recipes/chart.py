@@ -20,9 +20,9 @@ class Series:
     colour: str
     dash: str = "solid"
     """"solid", "dash" or "dot"."""
-    low: Sequence[float | None] = field(default=())
+    low: Sequence[float] = field(default=())
     """With ``high``: the spread around the line, drawn as a band; or none."""
-    high: Sequence[float | None] = field(default=())
+    high: Sequence[float] = field(default=())
 
 
 @dataclass(frozen=True)

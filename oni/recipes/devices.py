@@ -10,7 +10,7 @@ from lightning_fabric import Fabric
 from lightning_fabric.strategies.model_parallel import ModelParallelStrategy
 from torch import nn
 
-__all__ = ["Hardware", "launched"]
+__all__ = ["Hardware", "first_process", "launched"]
 
 STRATEGIES = ("auto", "ddp", "fsdp2")
 
@@ -32,6 +32,12 @@ class Hardware:
         for name in ("devices", "num_nodes"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+
+
+def first_process() -> bool:
+    """Whether this process speaks and writes for all; also before Fabric is launched."""
+    ranks = ("RANK",) if "RANK" in os.environ else ("NODE_RANK", "LOCAL_RANK")
+    return all(int(os.environ.get(rank, 0)) == 0 for rank in ranks)
 
 
 def launched(hardware: Hardware, precision: str) -> Fabric:

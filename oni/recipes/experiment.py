@@ -16,9 +16,17 @@ from typing import Any, NamedTuple
 
 from matplotlib.figure import Figure
 
+from oni.recipes.chart import Chart
+
 __all__ = ["FAMILIES", "Claim", "Comparison", "Experiment", "Results", "Run", "experiment", "registry", "rounded"]
 
-FAMILIES = ["oni.recipes.synthetic", "oni.recipes.beside_olm", "oni.recipes.theorems", "oni.recipes.timing"]
+FAMILIES = [
+    "oni.recipes.synthetic",
+    "oni.recipes.beside_olm",
+    "oni.recipes.theorems",
+    "oni.recipes.timing",
+    "oni.recipes.fashion",
+]
 """Every file that has experiments."""
 
 DIGITS = 6
@@ -102,6 +110,12 @@ class Experiment:
     claims: Sequence[Claim]
     table: Callable[[Results], Comparison]
     draw: Callable[[Results], Figure]
+    charts: Callable[[Results], list[Chart]] | None = None
+    """The same as the report shows it, to be looked into; without it, the report has the picture."""
+    trains: bool = False
+    """Whether it trains networks: ``measure`` is then given a `Setting` first."""
+    describe: Callable[[dict[str, Any]], str] | None = None
+    """From the parameters of a run to a few words."""
 
     def planned(self, preset: str, seed: int = 0) -> list[dict[str, Any]]:
         """The parameters of every run of a preset."""
@@ -111,8 +125,8 @@ class Experiment:
             raise ValueError(f"seed must be at least 0 and below 2**62, got {seed}; pass for example 0")
         return self.runs(seed=seed, **self.presets[preset])
 
-    def run(self, parameters: dict[str, Any]) -> Run:
-        return Run(parameters, rounded(self.measure(**parameters)))
+    def run(self, parameters: dict[str, Any], setting: Any = None) -> Run:
+        return Run(parameters, rounded(self.measure(*([setting] if self.trains else []), **parameters)))
 
     def judged(self, results: Results) -> list[dict[str, Any]]:
         """Every claim with its verdict."""

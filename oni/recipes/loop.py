@@ -17,6 +17,7 @@ from torch.distributed.tensor import DTensor
 
 from oni.recipes.batches import Part, Parts, order
 from oni.recipes.config import Config
+from oni.recipes.events import event_file
 from oni.recipes.interruption import Interrupted, Stop
 from oni.recipes.methods import apply, extra_loss
 from oni.recipes.progress import Reporter
@@ -212,7 +213,7 @@ class Loop:
             self.save()
         if asked:
             path = self.saving.folder.path
-            raise Interrupted(f"stopped after step {self.step}; start it again to continue from {path}")
+            raise Interrupted(f"stopped after step {self.step}; start it again with --resume to continue {path}")
 
     def end_epoch(self) -> bool:
         """Measure and write a row; whether every loss was finite."""
@@ -235,6 +236,7 @@ class Loop:
         self.report.epoch(self.rows[-1])
         if self.fabric.is_global_zero:
             self.saving.folder.write_csv("epochs.csv", self.rows)
+            self.saving.folder.write("events.out.tfevents.oni", event_file(self.rows, self.saving.folder.started()))
         self.before, self.since = 0.0, time.perf_counter()
         self.start_epoch()
         return well

@@ -1,17 +1,19 @@
-"""What measured numbers depend on: the machine, and the versions of what ran on it."""
+"""What measured numbers depend on: the machine, its threads, and the versions of what ran on it."""
 
 from __future__ import annotations
 
 import os
 import platform
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 import torch
 
-__all__ = ["machine", "versions"]
+__all__ = ["machine", "one_thread", "versions"]
 
 
 def machine(device: str = "cpu") -> dict[str, Any]:
@@ -48,3 +50,14 @@ def versions() -> dict[str, str]:
         except PackageNotFoundError:
             continue
     return known
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Matrices this small gain nothing from threads, and on a busy machine lose a minute waiting for them."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

@@ -1,4 +1,4 @@
-"""Changes to a configuration by words: ``key=value``, or a JSON file such as the ``config.json`` of a run."""
+"""Changes to a configuration by words, ``key=value``, or by a file: YAML, or the ``config.json`` of a run."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from oni.recipes.config import Config
 from oni.recipes.subjects import unknown
 
-__all__ = ["overridden", "read_config"]
+__all__ = ["overridden", "read_changes"]
 
 KINDS = {each.name: str(each.type) for each in fields(Config)}
 WORDS = {"true": True, "yes": True, "false": False, "no": False}
@@ -45,20 +47,35 @@ def overridden(config: Config, changes: Iterable[str]) -> Config:
     return changed(config, values)
 
 
-def read_config(path: Path, config: Config | None = None) -> Config:
-    """The configuration with the changes that a JSON file holds."""
+def read_changes(path: Path) -> list[str]:
+    """The changes that a file holds, as ``key=value`` words.
+
+    The file is YAML, of which JSON is a part: ``learning_rate: 0.5``, or ``method_options: {steps: 3}``.
+    """
     try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ValueError(f"{path}: not JSON ({error})") from None
+        values = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path}: not YAML ({' '.join(str(error).split())})") from None
     if not isinstance(values, dict):
-        raise ValueError(f"{path}: must hold an object of keys and values, got {type(values).__name__}")
-    for name in values:
-        known_key(name)
-    try:
-        return changed(config or Config(), values)
-    except TypeError as error:
-        raise ValueError(f"{path}: {error}") from None
+        raise ValueError(f"{path}: must hold keys and values, such as 'epochs: 5'; got {type(values).__name__}")
+    changes: list[str] = []
+    for key, value in values.items():
+        try:
+            known_key(str(key))
+        except ValueError as error:
+            raise ValueError(f"{path}: {error}") from None
+        if isinstance(value, dict):
+            changes += [f"{key}.{option}={as_word(of)}" for option, of in value.items()]
+        else:
+            changes.append(f"{key}={as_word(value)}")
+    return changes
+
+
+def as_word(value: Any) -> str:
+    """A value as it is written after ``key=``."""
+    if isinstance(value, str):
+        return value
+    return ",".join(map(str, value)) if isinstance(value, list) else json.dumps(value)
 
 
 def known_key(name: str) -> None:

@@ -5,6 +5,10 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import sys
+import time
+from collections import deque
+from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -14,33 +18,61 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
-from oni.recipes.demo import table
+from oni.recipes.devices import first_process
 from oni.recipes.experiment import Experiment, Results, Run, experiment, registry
 from oni.recipes.machine import machine, versions
-from oni.recipes.style import console, drawing, save
+from oni.recipes.run_folder import Busy
+from oni.recipes.style import console, drawing, save, table
+from oni.recipes.trained import Setting
 
 __all__ = ["RESULTS", "recorded_runs", "reproduce", "show_list"]
 
 RESULTS = "results.json"
+POLL_SECONDS = 5.0
+"""Between two looks at runs that another process is training."""
 
 
-def reproduce(id: str, preset: str, out: Path, seed: int = 0, *, plain: bool = False) -> None:
-    """Run, write ``out/id/results.json`` and the picture, print."""
+def reproduce(
+    id: str,
+    preset: str,
+    out: Path,
+    seed: int = 0,
+    *,
+    setting: Setting | None = None,
+    plain: bool = False,
+    as_json_only: bool = False,
+) -> None:
+    """Run, write ``out/id/results.json`` and the picture, print.
+
+    Args:
+        id: which experiment.
+        preset: how much of it.
+        out: the folder of all results.
+        seed: the first seed.
+        setting: for an experiment that trains: where, and on what.
+        plain: print without colours, in ASCII.
+        as_json_only: print what was found as one JSON object, for programs.
+    """
     subject = experiment(id)
     planned = subject.planned(preset, seed)
+    setting = setting or Setting(out / "runs")
+    if setting.changes and not subject.trains:
+        raise ValueError(f"{id} trains nothing, so {setting.changes[0]!r} has nothing to change; leave it out")
     folder = out / id
     folder.mkdir(parents=True, exist_ok=True)
     terminal = console(plain=plain)
     # Made before the work, so that a folder that can't be written to is told first; files move when all are whole.
     with TemporaryDirectory(dir=folder, prefix=".unfinished-") as unfinished:
-        results = measured(subject, planned, terminal)
+        results = measured(subject, planned, terminal, setting)
+        if not first_process():
+            return
         claims = subject.judged(results)
         record = {
             "id": id,
             "preset": preset,
             "machine": machine(),
             "versions": versions(),
-            "command": command(id, preset, seed),
+            "command": command(id, preset, seed, setting.changes),
             "runs": [run._asdict() for run in results],
             "paper": dict(subject.paper),
             "claims": claims,
@@ -51,21 +83,48 @@ def reproduce(id: str, preset: str, out: Path, seed: int = 0, *, plain: bool = F
             pictures = save(subject.draw(results), Path(unfinished), id)
         for one in (*pictures, path):
             os.replace(one, folder / one.name)
+    written = [folder / one.name for one in (*pictures, path)]
+    if as_json_only:
+        print(json.dumps({"event": "result", "id": id, "claims": claims, "written": [str(one) for one in written]}))
+        return
     show(subject, preset, results, claims, terminal, ascii_only=plain or not terminal.encoding.startswith("utf"))
-    terminal.out("\nWritten:", *(folder / one.name for one in (*pictures, path)), sep="\n  ")
+    terminal.out("\nWritten:", *written, sep="\n  ")
+    if subject.trains:
+        terminal.out(f"\nNext: oni report {folder}")
 
 
-def measured(subject: Experiment, planned: list[dict[str, Any]], terminal: Console) -> Results:
+def measured(subject: Experiment, planned: list[dict[str, Any]], terminal: Console, setting: Setting) -> Results:
     """Every run, one after the other."""
+    if subject.trains:
+        return trained_by_turns(subject, planned, setting)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=terminal, transient=True, disable=not terminal.is_terminal) as bar:
         return Results(subject.run(parameters) for parameters in bar.track(planned, description=subject.id))
 
 
-def command(id: str, preset: str, seed: int) -> str:
+def trained_by_turns(subject: Experiment, planned: list[dict[str, Any]], setting: Setting) -> Results:
+    """Every run; one that another process is training comes last, so that several processes share the work."""
+    found: dict[int, Run] = {}
+    turns, put_off = deque(enumerate(planned)), 0
+    while turns:
+        index, parameters = turns.popleft()
+        if setting.progress in ("auto", "bar", "lines") and first_process() and not put_off:
+            words = subject.describe(parameters) if subject.describe else str(parameters)
+            print(f"{subject.id}, {len(found) + 1} of {len(planned)}: {words}", file=sys.stderr, flush=True)
+        try:
+            found[index], put_off = subject.run(parameters, setting), 0
+        except Busy:
+            turns.append((index, parameters))
+            put_off += 1
+            if put_off >= len(turns):
+                time.sleep(POLL_SECONDS)
+    return Results(found[index] for index in range(len(planned)))
+
+
+def command(id: str, preset: str, seed: int, changes: Sequence[str] = ()) -> str:
     """The command that measures the same again."""
     words = ["oni", "reproduce", id, "--preset", preset]
-    return shlex.join([*words, "--seed", str(seed)] if seed else words)
+    return shlex.join([*words, *(["--seed", str(seed)] if seed else []), *changes])
 
 
 def as_json(record: dict[str, Any]) -> str:

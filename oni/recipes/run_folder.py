@@ -12,6 +12,7 @@ import re
 import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from oni.recipes.config import Config
 with suppress(ModuleNotFoundError):  # not on Windows, where nothing keeps a second process out
     import fcntl
 
-__all__ = ["Busy", "NotSaved", "RunFolder", "code_version"]
+__all__ = ["Busy", "NotSaved", "RunFolder", "Unfinished", "code_version"]
 
 CHECKPOINT = re.compile(r"checkpoint-(\d{9})-([0-9a-f]{16})\.pt")
 KEPT = 2
@@ -32,6 +33,10 @@ class NotSaved(OSError):
     """The folder could not be written to, for example because the disk is full. What was in it before still is."""
 
     exit_code = 74  # EX_IOERR of sysexits.h
+
+
+class Unfinished(ValueError):
+    """The run was interrupted, and it was not said that it shall continue."""
 
 
 class Busy(OSError):
@@ -126,6 +131,10 @@ class RunFolder:
             return None
         except ValueError as error:
             raise ValueError(f"{self.path / name}: not JSON ({error}); delete it to train this run again") from None
+
+    def started(self) -> float:
+        """When its first session began, in seconds since 1970."""
+        return datetime.fromisoformat(self.read("run.json")["sessions"][0]["started"]).timestamp()  # type: ignore[index]
 
     def checkpoints(self) -> list[tuple[str, int, str]]:
         """Name, step and digest of every checkpoint, the newest first."""

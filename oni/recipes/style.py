@@ -9,9 +9,11 @@ from typing import Any
 import matplotlib
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
+from rich import box
 from rich.console import Console
+from rich.table import Table
 
-__all__ = ["COLOURS", "PAGE_WIDTH", "console", "drawing", "save", "tint"]
+__all__ = ["COLOURS", "PAGE_WIDTH", "console", "drawing", "save", "table", "tint"]
 
 # Okabe and Ito's palette, told apart under every common colour blindness, and a grey for what is plain.
 COLOURS = {
@@ -81,3 +83,9 @@ def console(*, plain: bool = False) -> Console:
     )
     made.width = min(made.width, 80)
     return made
+
+
+def table(ascii_only: bool) -> Table:
+    """A table as all commands print it."""
+    lines = None if ascii_only else box.SIMPLE_HEAD
+    return Table(box=lines, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))

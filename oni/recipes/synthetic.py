@@ -19,8 +19,8 @@ from oni.diagnostics.spectrum import orthogonality, spectrum
 from oni.newton.orthogonalize import orthogonalize
 from oni.newton.reference import literal
 from oni.recipes import pictures
-from oni.recipes.demo import one_thread
 from oni.recipes.experiment import Claim, Comparison, Experiment, Results
+from oni.recipes.machine import one_thread
 
 __all__ = ["EXPERIMENTS", "FORMS", "VARIANTS", "gaussian"]
 

@@ -15,8 +15,8 @@ from torch import Tensor
 
 from oni.diagnostics.spectrum import orthogonality
 from oni.newton.orthogonalize import orthogonalize
-from oni.recipes.demo import one_thread
 from oni.recipes.experiment import Claim, Comparison, Experiment, Results
+from oni.recipes.machine import one_thread
 from oni.recipes.theorem_pictures import draw_gains, draw_norms
 
 __all__ = ["EXPERIMENTS", "ISOMETRIC"]

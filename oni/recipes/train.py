@@ -31,7 +31,7 @@ from oni.recipes.interruption import listening
 from oni.recipes.loop import Loop, Saving, Watch
 from oni.recipes.machine import machine, versions
 from oni.recipes.progress import reporter
-from oni.recipes.run_folder import RunFolder, code_version
+from oni.recipes.run_folder import RunFolder, Unfinished, code_version
 from oni.recipes.subjects import DATASETS, Images
 
 __all__ = ["Result", "finished", "train"]
@@ -65,6 +65,7 @@ def train(
     hardware: Hardware | None = None,
     watch: Mapping[str, Watch] | None = None,
     progress: str = "auto",
+    resume: bool = True,
     checkpoint_seconds: float = 60.0,
     checkpoint_steps: int | None = None,
 ) -> Result:
@@ -79,12 +80,14 @@ def train(
             evaluation mode, once before training and after each step). What it returns other than ``None`` must be
             plain JSON values and is recorded. After an interruption, steps since the checkpoint are seen again.
         progress: see :func:`oni.recipes.progress.reporter`.
+        resume: continue what was interrupted; otherwise that is an error.
         checkpoint_seconds, checkpoint_steps: how often to save.
 
     Raises:
         Interrupted: after Ctrl-C or SIGTERM, once a checkpoint is written.
         NotSaved: if the folder can't be written to.
         Busy: if another process is training the same.
+        Unfinished: if it was interrupted and ``resume`` is false.
     """
     watch = dict(watch or {})
     if set(watch) != set(config.watch):
@@ -102,6 +105,11 @@ def train(
         inside.enter_context(torch.backends.cudnn.flags(enabled=True, benchmark=False, deterministic=True))
         if fabric.is_global_zero:
             inside.enter_context(folder.opened())
+            if not resume and (left := folder.checkpoints()):
+                raise Unfinished(
+                    f"{folder.path}: interrupted after step {left[0][1]}; pass --resume to continue it, or remove the "
+                    "folder to start it anew"
+                )
         stop = inside.enter_context(listening())
         images = data if isinstance(data, Images) else DATASETS[config.data](data)
         dtype = torch.float64 if config.precision == "64-true" else torch.float32

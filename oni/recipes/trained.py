@@ -17,14 +17,16 @@ from oni.diagnostics.spectrum import spectrum
 from oni.nn.parametrization import FromProxy
 from oni.recipes.batches import Parts, split
 from oni.recipes.config import Config
+from oni.recipes.data import fashion_mnist
 from oni.recipes.devices import Hardware
 from oni.recipes.learning_rate import select_learning_rate
 from oni.recipes.loop import Watch
-from oni.recipes.overrides import overridden
+from oni.recipes.methods import METHODS
+from oni.recipes.overrides import overridden, read_changes
 from oni.recipes.subjects import DATASETS, Images
 from oni.recipes.train import train
 
-__all__ = ["WATCHED", "Setting", "trained", "watchers"]
+__all__ = ["WATCHED", "Setting", "setting_from", "trained", "watchers"]
 
 WATCHED = ("signal", "spectrum")
 SPECTRUM_AT = 200
@@ -42,15 +44,57 @@ class Setting:
     data: Path | None = None
     hardware: Hardware = field(default_factory=Hardware)
     progress: str = "auto"
+    resume: bool = True
     changes: Sequence[str] = ()
-    """``key=value`` for every configuration."""
+    """``key=value`` for every configuration; an option of a method for those of that method."""
     loaded: dict[str, Images] = field(default_factory=dict, repr=False)
+
+    def __post_init__(self) -> None:
+        for key, why in (("seed", "pass --seed"), ("watch", "an experiment watches what it needs")):
+            if key in self.changed_keys():
+                raise ValueError(f"{key} can't be changed for an experiment: {why}")
 
     def images(self, name: str) -> Images:
         """A data set, read once."""
         if name not in self.loaded:
             self.loaded[name] = DATASETS[name](self.data)
         return self.loaded[name]
+
+    def changed_keys(self) -> list[str]:
+        return [change.partition("=")[0].strip() for change in self.changes]
+
+    def changed(self, config: Config) -> Config:
+        """The configuration with the changes that concern it."""
+        known = {option for method in METHODS.values() for option in method.options}
+        own = METHODS[config.method].options
+
+        def concerns(key: str) -> bool:
+            owner, _, option = key.partition(".")
+            return owner != "method_options" or option in own or option not in known
+
+        keys = self.changed_keys()
+        return overridden(config, [change for key, change in zip(keys, self.changes, strict=True) if concerns(key)])
+
+
+def setting_from(
+    *,
+    runs: Path,
+    data: Path | None,
+    download: bool,
+    hardware: tuple[str, int, str, int],
+    progress: str,
+    resume: bool,
+    changes: Sequence[str],
+    file: Path | None,
+    precision: str | None,
+) -> Setting:
+    """A setting as the command line has it. ``KEY=VALUE`` wins over the option, and that over the file."""
+    if download:
+        if data is None:
+            raise ValueError("--download needs to know where to: pass --data DIR as well")
+        fashion_mnist.download(data)
+    words = [*(read_changes(file) if file else []), *([f"precision={precision}"] if precision else []), *changes]
+    return Setting(runs, data, Hardware(*hardware), progress, resume, words)
 
 
 def trained(
@@ -70,12 +114,16 @@ def trained(
         select_epochs: how long the runs are by which it is chosen.
         selected_for: what they train, if not the same.
     """
-    changes = setting.changes
-    config, chosen_for = overridden(config, changes), overridden(selected_for or config, changes)
+    config, chosen_for = (setting.changed(each) for each in (config, selected_for or config))
     images = setting.images(config.data)
-    options: dict[str, Any] = {"data": images, "hardware": setting.hardware, "progress": setting.progress}
+    options: dict[str, Any] = {
+        "data": images,
+        "hardware": setting.hardware,
+        "progress": setting.progress,
+        "resume": setting.resume,
+    }
     rate, errors = grid[0], {}
-    if any(change.partition("=")[0].strip() == "learning_rate" for change in changes):
+    if "learning_rate" in setting.changed_keys():
         rate = config.learning_rate
     elif len(grid) > 1:
         found = select_learning_rate(chosen_for, grid, setting.runs, epochs=select_epochs, **options)
@@ -131,14 +179,14 @@ def first_batch(parts: Parts, size: int) -> tuple[Tensor, Tensor]:
     return parts.train.batch(torch.arange(size))
 
 
-def linear_layers(model: nn.Module) -> list[nn.Module]:
+def linear_layers(model: nn.Module) -> list[nn.Linear]:
     return [module for module in model.modules() if isinstance(module, nn.Linear)]
 
 
-def unscaled(layer: nn.Module) -> Tensor:
+def unscaled(layer: nn.Linear) -> Tensor:
     """The weight; of a method that scales what it orthogonalises, before the scale."""
     if parametrize.is_parametrized(layer, "weight"):
-        steps = layer.parametrizations["weight"]
+        steps: Any = layer.parametrizations["weight"]  # type: ignore[index]
         if isinstance(steps[0], FromProxy):
             return steps[0].unscaled(steps.original).detach()
     return layer.weight.detach()
