@@ -16,7 +16,7 @@ export PIP_BUILD_CONSTRAINT := constraints.txt
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: $(INSTALLED) ## watch a matrix become orthogonal step by step, in the terminal and as a picture
+demo: $(INSTALLED) ## train four 20-layer networks, of which one learns; ends with a table and report.html
 	$(BIN)/oni demo $(ARGS)
 
 test: $(INSTALLED) ## run the tests and the doctests

@@ -23,15 +23,36 @@ INTERRUPTED = 130  # 128 + SIGINT, as in a shell
 
 def demo(
     out: Annotated[
-        Path, typer.Option(file_okay=False, writable=True, help="Folder for the picture, made if missing.")
+        Path, typer.Option(file_okay=False, writable=True, help="Folder for runs and report.html, made if missing.")
     ] = Path("oni-demo"),
-    seed: Annotated[int, typer.Option(help="Seed of the random matrix.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the first weights and of the order of samples.")] = 0,
+    preset: Annotated[str, typer.Option(help="laptop (two minutes) or smoke (seconds, shows nothing).")] = "laptop",
     plain: Annotated[bool, typer.Option("--plain", help="ASCII only, no colours.")] = False,
 ) -> None:
-    """Watch a matrix become orthogonal step by step, as tables here and as a picture in a folder."""
+    """Train four 20-layer networks, of which one learns: a table here, and report.html with everything.
+
+    Plain, orthogonal initialisation, ONI without and with its scale, on the Fashion-MNIST sample that comes along.
+    What was trained is kept: stop it with Ctrl-C, and it continues from there.
+    """
     from oni.recipes.demo import demo as run
 
-    run(out, seed, plain=plain)
+    run(out, seed, preset=preset, plain=plain)
+
+
+def report(
+    sources: Annotated[
+        list[Path],
+        typer.Argument(metavar="RUN...", help="Folders: of an experiment, of a training run, or of several of these."),
+    ],
+    out: Annotated[Path, typer.Option("--out", "-o", dir_okay=False, help="The file to write.")] = Path("report.html"),
+) -> None:
+    """Make one HTML file of experiments and runs: claims, tables, curves to look into, spectra, configurations.
+
+    It needs no network and no other file, so it can be sent as it is.
+    """
+    from oni.recipes.report import write_report
+
+    print(write_report(sources, out))
 
 
 def bench(
@@ -167,12 +188,13 @@ def bake(
 
 
 COMMANDS: dict[Callable[..., None], str] = {
-    demo: "oni demo --out pictures --seed 1",
+    demo: "oni demo --out demo --seed 1",
     inspect: "oni inspect checkpoint.pt --plot spectra.png",
     bake: "oni bake checkpoint.pt --out plain.safetensors",
     bench: "oni bench --cases '256x*' --json bench.json",
     list_experiments: "oni list",
-    reproduce: "oni reproduce fig2 --preset smoke",
+    reproduce: "oni reproduce fig5 --preset laptop epochs=5",
+    report: "oni report results/fig5 --out report.html",
 }
 """Every command, with the example that its help shows."""
 

@@ -18,7 +18,18 @@ from matplotlib.figure import Figure
 
 from oni.recipes.chart import Chart
 
-__all__ = ["FAMILIES", "Claim", "Comparison", "Experiment", "Results", "Run", "experiment", "registry", "rounded"]
+__all__ = [
+    "FAMILIES",
+    "Claim",
+    "Comparison",
+    "Experiment",
+    "Results",
+    "Run",
+    "everything",
+    "experiment",
+    "registry",
+    "rounded",
+]
 
 FAMILIES = [
     "oni.recipes.synthetic",
@@ -27,7 +38,9 @@ FAMILIES = [
     "oni.recipes.timing",
     "oni.recipes.fashion",
 ]
-"""Every file that has experiments."""
+"""Every file that has experiments of the paper."""
+OWN = ["oni.recipes.demo"]
+"""And of our own."""
 
 DIGITS = 6
 
@@ -155,21 +168,27 @@ def registry() -> dict[str, Experiment]:
     return {one.id: one for one in sorted(found, key=lambda one: paper_order(one.id))}
 
 
-def paper_order(id: str) -> tuple[bool, str, int, str]:
-    """Figures, tables, theorems, then those of the appendix.
+def everything() -> dict[str, Experiment]:
+    """The paper's and our own."""
+    return registry() | {one.id: one for family in OWN for one in import_module(family).EXPERIMENTS}
 
-    >>> sorted(["tableA2", "table1", "figA1", "fig10", "fig7b", "theorem1"], key=paper_order)
-    ['fig7b', 'fig10', 'table1', 'theorem1', 'figA1', 'tableA2']
+
+def paper_order(id: str) -> tuple[bool, str, int, str]:
+    """Figures, tables, theorems, then those of the appendix; before all what is not the paper's.
+
+    >>> sorted(["tableA2", "table1", "figA1", "fig10", "fig7b", "theorem1", "demo"], key=paper_order)
+    ['demo', 'fig7b', 'fig10', 'table1', 'theorem1', 'figA1', 'tableA2']
     """
     match = re.fullmatch(r"([a-z]+)(A?)(\d+)([a-z]?)", id)
-    assert match, id
+    if match is None:
+        return False, "", 0, id
     kind, appendix, number, part = match.groups()
     return bool(appendix), kind, int(number), part
 
 
 def experiment(id: str) -> Experiment:
     """The experiment of this id."""
-    known = registry()
+    known = everything()
     if id not in known:
         raise ValueError(f"there is no experiment {id!r}; {nearest(id, known)}")
     return known[id]

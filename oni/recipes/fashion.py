@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from oni.recipes import fashion_claims as claims
@@ -13,7 +14,7 @@ from oni.recipes.curves import draw_charts, error_chart, signal_chart, spectrum_
 from oni.recipes.experiment import Claim, Experiment, Results
 from oni.recipes.fashion_networks import FIG5, FIG6, FIG7A, FIG_A2, FIG_A3, FIG_A6, along, name_of, of, runs
 from oni.recipes.style import COLOURS
-from oni.recipes.trained import SPECTRUM_AT, Setting, trained
+from oni.recipes.trained import SPECTRUM_AT, WATCHED, Setting, trained
 
 __all__ = ["EXPERIMENTS", "PRESETS", "measure"]
 
@@ -41,9 +42,10 @@ def measure(
     select_seed: int,
     select_options: Mapping[str, Any],
     epochs: int,
+    keep: Sequence[str] = WATCHED,
     **others: Any,
 ) -> dict[str, Any]:
-    """One network, trained."""
+    """One network, trained; of what was watched only some is kept."""
     config = Config(
         network="mlp",
         network_options={"depth": depth, "width": 256, "bias": False},
@@ -57,7 +59,8 @@ def measure(
         **others,
     )
     selected_for = replace(config, method_options=select_options, seed=select_seed)
-    return trained(config, setting, grid=grid, select_epochs=select_epochs, selected_for=selected_for)
+    found = trained(config, setting, grid=grid, select_epochs=select_epochs, selected_for=selected_for)
+    return {name: value for name, value in found.items() if name not in WATCHED or name in keep}
 
 
 def runs_of(networks: list[dict[str, Any]]) -> Callable[..., list[dict[str, Any]]]:
@@ -178,8 +181,11 @@ def figure(
     networks: list[dict[str, Any]],
     claimed: list[Claim],
     charts: Callable[[Results], list[Chart]],
+    *,
     columns: int = 2,
+    keep: Sequence[str] = (),
 ) -> Experiment:
+    """One of the figures; ``keep`` is what it shows of what was watched."""
     depths = " or ".join(map(str, sorted({each["depth"] for each in networks})))
     return Experiment(
         id=id,
@@ -188,7 +194,7 @@ def figure(
         choices=SHARED.format(depths=depths) + choices,
         presets=PRESETS,
         runs=runs_of(networks),
-        measure=measure,
+        measure=partial(measure, keep=keep),
         paper={"printed numbers": None},
         claims=claimed,
         table=lambda results: claims.summary(
@@ -221,6 +227,7 @@ FIGURE5 = figure(
         Claim("ONI's start and centring matter (not a claim of the paper)", claims.choice_matters),
     ],
     charts5,
+    keep=["spectrum"],
 )
 FIGURE6 = figure(
     "fig6",
@@ -275,6 +282,7 @@ FIGURE_A2 = figure(
         Claim("ONI: the gradient does not vanish", claims.gradient_stays),
     ],
     chartsA2,
+    keep=["signal"],
 )
 FIGURE_A3 = figure(
     "figA3",
@@ -301,7 +309,8 @@ FIGURE_A6 = figure(
         Claim("More steps bring the singular values of layer 1 nearer to 1", claims.nearer_one),
     ],
     chartsA6,
-    3,
+    columns=3,
+    keep=["spectrum"],
 )
 
 EXPERIMENTS = [FIGURE5, FIGURE6, FIGURE7A, FIGURE_A2, FIGURE_A3, FIGURE_A6]

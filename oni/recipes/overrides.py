@@ -93,7 +93,10 @@ def changed(config: Config, values: Mapping[str, Any]) -> Config:
             values[options] = {**getattr(config, options), **given}
         else:
             values[options] = given
-    return replace(config, **values)
+    try:
+        return replace(config, **values)
+    except TypeError as error:
+        raise ValueError(str(error)) from None
 
 
 def parsed(name: str, text: str) -> Any:

@@ -25,9 +25,11 @@ from oni.recipes.run_folder import Busy
 from oni.recipes.style import console, drawing, save, table
 from oni.recipes.trained import Setting
 
-__all__ = ["RESULTS", "recorded_runs", "reproduce", "show_list"]
+__all__ = ["RESULTS", "RUNS", "recorded_runs", "reproduce", "show_list"]
 
 RESULTS = "results.json"
+RUNS = "runs"
+"""The folder of training runs beside the experiments."""
 POLL_SECONDS = 5.0
 """Between two looks at runs that another process is training."""
 
@@ -55,7 +57,7 @@ def reproduce(
     """
     subject = experiment(id)
     planned = subject.planned(preset, seed)
-    setting = setting or Setting(out / "runs")
+    setting = setting or Setting(out / RUNS)
     if setting.changes and not subject.trains:
         raise ValueError(f"{id} trains nothing, so {setting.changes[0]!r} has nothing to change; leave it out")
     folder = out / id

@@ -42,8 +42,8 @@ def full_fashion_mnist(folder: Path | None) -> Images:
     found = fashion_mnist.load(folder)
     if found.source != "full":
         raise FileNotFoundError(
-            "the full Fashion-MNIST is not on this machine: pass the folder of its four files, or train on "
-            "data='fashion-mnist-sample'"
+            "the full Fashion-MNIST is not on this machine: pass the folder of its four files as --data (with "
+            "--download to fetch them there), or train on data=fashion-mnist-sample"
         )
     return grey(found)
 

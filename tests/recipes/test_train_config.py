@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from oni.recipes.config import Config
-from oni.recipes.overrides import overridden, read_config
+from oni.recipes.overrides import overridden, read_changes
 from oni.recipes.spread import spread
 
 PLAIN = Config(
@@ -55,7 +55,18 @@ def test_through_json(tmp_path):
     path = tmp_path / "config.json"
     for config in (PLAIN, Config(method="olm", watch=("a", "b"))):
         path.write_text(json.dumps(config.as_dict()))
-        assert read_config(path) == config
+        assert overridden(Config(), read_changes(path)) == config
+
+
+def test_through_yaml(tmp_path):
+    path = tmp_path / "changes.yaml"
+    path.write_text(
+        "# a comment\nlearning_rate: 1e-2\ndrops: [3, 5]\nchange_output: yes\n"
+        "method_options:\n  steps: 3\n  scale: relu\n"
+    )
+    changed = overridden(Config(), read_changes(path))
+    assert (changed.learning_rate, changed.drops, changed.change_output) == (0.01, (3, 5), True)
+    assert (changed.method_options["steps"], changed.method_options["scale"]) == (3, "relu")
 
 
 def test_changes_by_words():
@@ -100,21 +111,25 @@ def test_wrong_changes(change, message):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("{", "not JSON"),
-        ("[1]", "must hold an object"),
+        ("{", "changes.yaml: not YAML"),
+        ("\x00", "changes.yaml: not YAML"),
+        ("!!python/object/apply:os.getcwd []", "changes.yaml: not YAML"),
+        ("[1]", "changes.yaml: must hold keys and values"),
+        ("", "must hold keys and values"),
         ('{"sed": 1}', "the nearest is 'seed'"),
-        ('{"epochs": "many"}', "epochs must be a whole number, got 'many'"),
-        ('{"drops": "12"}', "drops must be a list"),
-        ('{"learning_rate": NaN}', "learning_rate must be a finite number"),
-        ('{"method_options": 3}', "method_options must be options by name"),
-        ('{"seed": true}', "seed must be a whole number"),
+        ("epochs: many", "epochs=many: must be a whole number"),
+        ("drops: [1, x]", "must be whole numbers"),
+        ("learning_rate: .nan", "learning_rate must be a finite number"),
+        ("method_options: 3", "write method_options.option=value"),
+        ("method_options: {step: 3}", "no option 'step'; the nearest is 'steps'"),
+        ("seed: true", "seed=true: must be a whole number"),
     ],
 )
 def test_wrong_files(content, message, tmp_path):
-    path = tmp_path / "changes.json"
+    path = tmp_path / "changes.yaml"
     path.write_text(content)
     with pytest.raises(ValueError, match=message):
-        read_config(path)
+        overridden(Config(), read_changes(path))
 
 
 def test_spread_of_nothing_and_of_one():

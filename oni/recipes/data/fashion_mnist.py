@@ -6,6 +6,7 @@ import gzip
 import hashlib
 import os
 import urllib.request
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -85,7 +86,7 @@ def found_below(folder: Path) -> Path:
             return candidate
     raise FileNotFoundError(
         f"{folder}: no Fashion-MNIST here (train-labels-idx1-ubyte or .gz); pass the folder of the four official "
-        "files, or leave --data out to use the embedded sample"
+        "files, or --download to fetch them there"
     )
 
 
@@ -103,11 +104,26 @@ def download(folder: Path) -> Path:
         target = folder / f"{name}.gz"
         if target.is_file():
             continue
-        with urllib.request.urlopen(f"{ORIGIN}{name}.gz", timeout=60) as answer:
-            content = answer.read(1 << 26)
-        if hashlib.sha256(gzip.decompress(content)).hexdigest() != checksum:
-            raise ValueError(f"{ORIGIN}{name}.gz is not the official file (wrong checksum); try another source")
+        content = fetched(f"{ORIGIN}{name}.gz", checksum)
         partial = target.with_suffix(".part")
         partial.write_bytes(content)
         os.replace(partial, target)
     return folder
+
+
+def fetched(address: str, checksum: str) -> bytes:
+    try:
+        with urllib.request.urlopen(address, timeout=60) as answer:
+            content = answer.read(1 << 26)
+    except OSError as error:
+        reason = getattr(error, "reason", error)
+        raise OSError(
+            f"{address} can't be fetched ({reason}); get the four files elsewhere and pass their folder as --data"
+        ) from None
+    try:
+        sound = hashlib.sha256(gzip.decompress(content)).hexdigest() == checksum
+    except (OSError, EOFError, zlib.error):
+        sound = False
+    if not sound:
+        raise ValueError(f"{address} is not the official file (wrong checksum); try another source")
+    return content
