@@ -69,10 +69,10 @@ EXPERIMENTS = [
     Experiment(
         id="demo",
         title="Four 20-layer networks: plain, OrthInit, ONI without and with the scale sqrt 2",
-        shows="twenty layers of ReLU halve the signal's mean square in each, so a plain network does not begin to "
+        shows="Twenty layers of ReLU halve the signal's mean square in each, so a plain network does not begin to "
         "learn, nor does one whose weights start orthogonal. ONI keeps every weight orthogonal while it trains; scaled "
         "by sqrt 2 it also keeps the signal's size, and learns.",
-        choices="the embedded sample of Fashion-MNIST: 10,000 training and 2,000 test images. 20 hidden layers of "
+        choices="The embedded sample of Fashion-MNIST: 10,000 training and 2,000 test images. 20 hidden layers of "
         "width 256, SGD with learning rate 0.1 and batches of 256. Plain starts from LeCun's weights N(0, 1/d). ONI "
         "with 5 steps; Z starts orthogonal and is not centred. The paper's own settings: oni reproduce fig6.",
         presets={

@@ -58,6 +58,12 @@ class Silent:
         pass
 
 
+def errors_in(row: dict[str, Any]) -> str:
+    """Those that an epoch has."""
+    parts = ("train", "validation", "test")
+    return ", ".join(f"{part} error {row[f'{part}_error']:.2%}" for part in parts if row[f"{part}_error"] is not None)
+
+
 class Lines(Silent):
     """One line for each epoch."""
 
@@ -66,13 +72,8 @@ class Lines(Silent):
         self.say(f"{name}: {steps} steps" if done == 0 else f"{name}: continues after step {done} of {steps} steps")
 
     def epoch(self, row: dict[str, Any]) -> None:
-        errors = [
-            f"{part} error {row[f'{part}_error']:.2%}"
-            for part in ("train", "validation", "test")
-            if row[f"{part}_error"] is not None
-        ]
         loss = "not finite" if row["train_loss"] is None else f"{row['train_loss']:.4f}"
-        self.say(f"epoch {row['epoch']}: loss {loss}, {', '.join(errors)}, {row['seconds']:.1f} s")
+        self.say(f"epoch {row['epoch']}: loss {loss}, {errors_in(row)}, {row['seconds']:.1f} s")
 
     def end(self, text: str) -> None:
         self.say(f"{self.name}: {text}")
@@ -119,9 +120,13 @@ class Bar(Silent):
         # The hash says little on a terminal.
         self.task = self.progress.add_task(name.rpartition("-")[0], total=steps, completed=done, state="")
         self.progress.start()
+        self.reached = ""
 
     def step(self, done: int, epoch: str, loss: float, error: float) -> None:
         self.progress.update(self.task, completed=done, state=f"epoch {epoch} loss {loss:.3f} error {error:.1%}")
+
+    def epoch(self, row: dict[str, Any]) -> None:
+        self.reached = f", {errors_in(row)}"
 
     def warn(self, text: str) -> None:
         if hasattr(self, "progress"):
@@ -131,4 +136,6 @@ class Bar(Silent):
 
     def end(self, text: str) -> None:
         self.progress.stop()
-        self.console.print(f"{self.name}: {text}", markup=False)
+        # Of a run without an end, the name is needed to find it again.
+        name = self.name.rpartition("-")[0] if text == "finished" else self.name
+        self.console.print(f"{name}: {text}{self.reached}", markup=False)

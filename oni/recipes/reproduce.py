@@ -62,7 +62,7 @@ def reproduce(
         raise ValueError(f"{id} trains nothing, so {setting.changes[0]!r} has nothing to change; leave it out")
     folder = out / id
     folder.mkdir(parents=True, exist_ok=True)
-    terminal = console(plain=plain)
+    terminal = Console(quiet=True) if as_json_only else console(plain=plain)
     # Made before the work, so that a folder that can't be written to is told first; files move when all are whole.
     with TemporaryDirectory(dir=folder, prefix=".unfinished-") as unfinished:
         results = measured(subject, planned, terminal, setting)
@@ -91,7 +91,7 @@ def reproduce(
         return
     show(subject, preset, results, claims, terminal, ascii_only=plain or not terminal.encoding.startswith("utf"))
     terminal.out("\nWritten:", *written, sep="\n  ")
-    if subject.trains:
+    if subject.trains and id in registry():
         terminal.out(f"\nNext: oni report {folder}")
 
 

@@ -19,7 +19,7 @@ from oni.recipes.batches import Parts, split
 from oni.recipes.config import Config
 from oni.recipes.data import fashion_mnist
 from oni.recipes.devices import Hardware
-from oni.recipes.learning_rate import select_learning_rate
+from oni.recipes.learning_rate import AllDiverged, select_learning_rate
 from oni.recipes.loop import Watch
 from oni.recipes.methods import METHODS
 from oni.recipes.overrides import overridden, read_changes
@@ -122,12 +122,17 @@ def trained(
         "progress": setting.progress,
         "resume": setting.resume,
     }
-    rate, errors = grid[0], {}
+    rate = grid[0]
+    errors: dict[float, float | None] = {}
     if "learning_rate" in setting.changed_keys():
         rate = config.learning_rate
     elif len(grid) > 1:
-        found = select_learning_rate(chosen_for, grid, setting.runs, epochs=select_epochs, **options)
-        rate, errors = found.learning_rate, found.errors
+        try:
+            found = select_learning_rate(chosen_for, grid, setting.runs, epochs=select_epochs, **options)
+        except AllDiverged:
+            errors = dict.fromkeys(grid)  # as the run itself will, and the experiment goes on with others
+        else:
+            rate, errors = found.learning_rate, found.errors
     config = replace(config, learning_rate=rate, watch=WATCHED)
     result = train(config, setting.runs, watch=watchers(config, images), **options)
     return {
@@ -139,7 +144,6 @@ def trained(
             name: [row[name] for row in result.epochs]
             for name in ("train_error", "test_error", "train_loss", "test_loss")
         },
-        "seconds": [row["seconds"] for row in result.epochs],
         **result.watched,
     }
 

@@ -62,7 +62,7 @@ def made(id, train, spectrum=None, signal=None):
     runs = []
     for parameters in registry()[id].planned("full"):
         errors = [value / 100 for value in train(parameters)]
-        measured = {"train_error": errors, "test_error": errors, "learning_rate": 0.1, "seconds": [1.0, 1.0]}
+        measured = {"train_error": errors, "test_error": errors, "learning_rate": 0.1}
         measured["spectrum"] = spectrum(parameters) if spectrum else {}
         measured["signal"] = signal(parameters) if signal else {}
         runs.append(Run({**parameters, "epochs": 2}, measured))

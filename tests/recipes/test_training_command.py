@@ -1,5 +1,6 @@
 """Training through ``oni reproduce``: changes, interruption, several processes, and what programs read."""
 
+import errno
 import json
 import os
 import signal
@@ -9,7 +10,7 @@ import sys
 import pytest
 
 from oni.cli import main
-from oni.recipes import reproduce
+from oni.recipes import fashion, reproduce
 from oni.recipes.run_folder import Busy
 
 SMALL = ["network_options.depth=2", "network_options.width=32", "samples=256", "epochs=1", "batch_size=64"]
@@ -30,8 +31,7 @@ def results(out, id="figA2"):
 
 
 def numbers(record):
-    """What a run gave, without how long it took."""
-    return [{key: value for key, value in run["measured"].items() if key != "seconds"} for run in record["runs"]]
+    return [run["measured"] for run in record["runs"]]
 
 
 def test_changes_by_words_and_by_file(run, tmp_path):
@@ -91,8 +91,6 @@ def test_for_programs(run, tmp_path):
 
 
 def test_a_selection_is_shown(run, tmp_path, monkeypatch):
-    from oni.recipes import fashion
-
     sizes = {
         "data": "fashion-mnist-sample",
         "samples": 0,
@@ -124,6 +122,25 @@ def test_what_another_process_trains_comes_later(run, tmp_path, monkeypatch):
     assert run("figA2", *SMALL, "--preset", "smoke", "--out", tmp_path)[0] == 0
     assert order == ["oni", "oni-ns", "oni", "oni-ns", "oni"]
     assert [run["parameters"]["method"] for run in results(tmp_path)["runs"]] == ["oni", "oni-ns", "oni", "oni-ns"]
+
+
+def test_a_full_disk(run, tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("oni.recipes.run_folder.os.fsync", full)
+    code, out, err = run("figA2", *SMALL, "--preset", "smoke", "--out", tmp_path)
+    assert (code, out) == (74, "")
+    assert "No space left on device (there was no checkpoint yet)" in err.splitlines()[-1]
+    assert not (tmp_path / "figA2" / "results.json").exists()
+
+
+def test_where_every_learning_rate_diverges(run, tmp_path, monkeypatch):
+    sizes = {"data": "fashion-mnist-sample", "samples": 0, "epochs": 1, "seeds": 1, "grid": [1e30, 1e38]}
+    monkeypatch.setitem(fashion.PRESETS, "smoke", {**sizes, "select_epochs": 1})
+    assert run("figA2", *SMALL, "--preset", "smoke", "--out", tmp_path)[0] == 0
+    assert [found["status"] for found in numbers(results(tmp_path))] == 4 * ["diverged"]
+    assert [found["validation_error"] for found in numbers(results(tmp_path))] == 4 * [{"1e+30": None, "1e+38": None}]
 
 
 def command(*arguments):
