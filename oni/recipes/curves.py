@@ -81,7 +81,7 @@ def signal_chart(title: str, of: Styles, what: str, y: str, caption: str = "") -
     series = []
     for name, (colour, runs) in of.items():
         every = [run.measured["signal"] for run in runs]
-        for at, dash in ((min, "dot"), (max, "solid")):
+        for at, dash in ((max, "solid"), (min, "dot")):
             rows = [found[str(at(map(int, found)))][what] for found in every]
             # A zero has no place on a logarithmic axis.
             means = [

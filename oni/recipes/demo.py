@@ -11,7 +11,7 @@ from oni.recipes.curves import draw_charts, error_chart, signal_chart, spectrum_
 from oni.recipes.experiment import Claim, Experiment, Results
 from oni.recipes.fashion import describe, measure, runs_of
 from oni.recipes.fashion_claims import CONVERGED, errors, summary
-from oni.recipes.fashion_networks import ISOMETRIC, network, of, runs
+from oni.recipes.fashion_networks import ISOMETRIC, STYLES, network, runs
 from oni.recipes.report import write_report
 from oni.recipes.reproduce import RUNS, reproduce
 from oni.recipes.style import console
@@ -38,8 +38,7 @@ def named(results: Results) -> dict[str, Results]:
 
 
 def styles(results: Results) -> dict[str, tuple[str, Results]]:
-    colours = [colour for colour, _ in of(results, list(NETWORKS.values())).values()]
-    return {name: (colour, found) for (name, found), colour in zip(named(results).items(), colours, strict=True)}
+    return {name: (STYLES[NETWORKS[name]["method"]], found) for name, found in named(results).items()}
 
 
 def charts(results: Results) -> list[Chart]:

@@ -39,7 +39,7 @@ def page(experiments: Sequence[RecordedExperiment], runs: Sequence[RecordedRun])
     anchors = unique([one.subject.id for one in experiments])
     charts_of_runs = run_charts(runs)
     body = [header(experiments, runs)]
-    if experiments:
+    if len(experiments) > 1:
         body.append(overview(experiments, anchors))
     body += [experiment_section(one, anchor) for one, anchor in zip(experiments, anchors, strict=True)]
     if runs:

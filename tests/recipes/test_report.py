@@ -77,7 +77,7 @@ TOY = Experiment(
 def toy(monkeypatch):
     """An experiment fig99, as one with charts."""
     object.__setattr__(one := Experiment(**vars(TOY)), "charts", toy_charts)
-    monkeypatch.setattr(report_sources, "registry", lambda: {"fig99": one})
+    monkeypatch.setattr(report_sources, "everything", lambda: {"fig99": one})
     return one
 
 
@@ -227,7 +227,7 @@ def test_nothing_comes_from_elsewhere(report, toy, tmp_path):
 
 
 def test_without_charts_there_is_no_plotly(report, monkeypatch, tmp_path):
-    monkeypatch.setattr(report_sources, "registry", lambda: {"fig99": TOY})
+    monkeypatch.setattr(report_sources, "everything", lambda: {"fig99": TOY})
     page = report(write(tmp_path / "fig99" / "results.json", record()))
     assert "plotly" not in page.source
     assert "img" not in page.tags  # nor is there a picture
@@ -385,6 +385,14 @@ def test_folders_up_to_two_below(toy, tmp_path):
     shutil.rmtree(tmp_path / "one" / "fig99")
     with pytest.raises(ValueError, match="folders up to 2 below"):
         read_sources([tmp_path])
+
+
+def test_runs_beside_their_experiments_are_left_out(toy, tmp_path):
+    write(tmp_path / "fig99" / "results.json", record())
+    write_run(tmp_path / "runs" / "one")
+    experiments, runs = report_sources.read_sources([tmp_path])
+    assert (len(experiments), len(runs)) == (1, 0)
+    assert len(report_sources.read_sources([tmp_path, tmp_path / "runs"])[1]) == 1
 
 
 def test_an_experiment_twice(report, toy, tmp_path):
