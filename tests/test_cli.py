@@ -34,7 +34,12 @@ def in_a_process(program: str, *arguments: object) -> Result:
         [sys.executable, "-c", program, *map(str, arguments)],
         capture_output=True,
         encoding="utf-8",
-        env={**quiet, "PYTHONIOENCODING": "utf-8", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        env={
+            **quiet,
+            "OMP_NUM_THREADS": "1",
+            "PYTHONIOENCODING": "utf-8",
+            "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+        },
         timeout=60,
     )
     return Result(done.returncode, done.stdout, done.stderr)

@@ -96,7 +96,7 @@ def ramp(colour: str, count: int) -> list[str]:
     """Shades of a colour, from light to full.
 
     >>> ramp("#0072B2", 2)
-    ['#a6cfe5', '#0072b2']
+    ['#a6cee4', '#0072b2']
     """
     return [to_hex(tint(colour, 0.35 + 0.65 * index / max(count - 1, 1))) for index in range(count)]
 

@@ -200,5 +200,6 @@ def nearest(name: str, known: Mapping[str, Any]) -> str:
     >>> nearest("labtop", {"smoke": 0, "laptop": 1})
     "the nearest is 'laptop', and all are: smoke, laptop"
     """
-    (close,) = get_close_matches(name, known, n=1, cutoff=0.0)
-    return f"the nearest is {close!r}, and all are: {', '.join(known)}"
+    written = {key.lower(): key for key in known}
+    (close,) = get_close_matches(name.lower(), written, n=1, cutoff=0.0)
+    return f"the nearest is {written[close]!r}, and all are: {', '.join(known)}"

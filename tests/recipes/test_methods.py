@@ -235,7 +235,7 @@ def test_a_layer_that_cannot_be_is_named_and_nothing_changes(method):
 @pytest.mark.parametrize(
     ("word", "words"),
     [
-        ("ONI", "method 'ONI' is not known; .*The methods are: plain, xavier, orth-init, wn, centred-wn, sn"),
+        ("ONI", "method 'ONI' is not known; .*The methods are: plain, lecun, xavier, orth-init, wn, centred-wn, sn"),
         ("orthreg", r"did you mean 'orth-reg'\? The methods are"),
         ("olm_ns", r"did you mean 'olm-ns'\?"),
         ("centered-wn", r"did you mean 'centred-wn'\?"),

@@ -353,5 +353,5 @@ def test_progress(kind, images, tmp_path, capsys):
         assert [event["event"] for event in events] == ["start", "epoch", "epoch", "end"]
     else:
         assert shown.out == ""
-        assert shown.err.splitlines()[-1].endswith("finished")
+        assert ": finished" in shown.err.splitlines()[-1]
         assert ("epoch 2: loss" in shown.err) == (kind == "lines")

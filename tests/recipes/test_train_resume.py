@@ -83,7 +83,7 @@ def test_ctrl_c_saves_and_says_so(tmp_path):
         _, said = process.communicate(timeout=60)
     assert process.returncode == 130, said
     assert "Traceback" not in said
-    assert sum("start it again to continue" in line for line in said.splitlines()) == 1
+    assert sum("start it again with --resume" in line for line in said.splitlines()) == 1
     folder = RunFolder(tmp_path / "cut", worker.BASE)
     step = folder.checkpoints()[0][1]
     assert f"stopped after step {step};" in said
