@@ -134,7 +134,7 @@ def reproduce(
         data=data,
         download=download,
         hardware=(accelerator, devices, strategy, num_nodes),
-        progress="json" if json else "auto",
+        progress="json" if json else "lines" if plain else "auto",
         resume=resume,
         changes=changes or [],
         file=config,

@@ -40,7 +40,7 @@ def in_a_process(program: str, *arguments: object) -> Result:
             "PYTHONIOENCODING": "utf-8",
             "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
         },
-        timeout=60,
+        timeout=180,
     )
     return Result(done.returncode, done.stdout, done.stderr)
 

@@ -94,7 +94,7 @@ EXPERIMENTS = [
 def demo(out: Path, seed: int = 0, *, preset: str = "laptop", plain: bool = False, **options: Any) -> None:
     """Train all four, print the table, write the report."""
     terminal = console(plain=plain)
-    setting = Setting(out / RUNS)
+    setting = Setting(out / RUNS, progress="lines" if plain else "auto")
     reproduce("demo", preset, out, seed, setting=setting, plain=plain, **options)
     report = write_report([out / "demo"], out / "report.html")
     terminal.out("\nThe same to look into, in a browser:", report, sep="\n  ")

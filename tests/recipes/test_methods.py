@@ -247,3 +247,30 @@ def test_unknown_words(word, words):
     for call in (lambda: apply(word, network()), lambda: extra_loss(word)):
         with pytest.raises(ValueError, match=words):
             call()
+
+
+def test_lecun_has_the_variance_of_its_inputs():
+    layer = apply("lecun", nn.Linear(400, 2000, bias=False), gain=2.0)
+    # 800,000 entries: their variance is known to 0.2 %, and five times that.
+    assert float(layer.weight.detach().var()) == pytest.approx(4 / 400, rel=0.01)
+
+
+def test_a_proxy_that_starts_orthogonal():
+    net = nn.Sequential(nn.Linear(24, 16), nn.Conv2d(4, 8, 3), nn.Linear(16, 32))
+    apply("oni", net, start="orthogonal", center=False, scale=1.0)
+    for layer in net:
+        Z = layer.parametrizations.weight.original.detach().flatten(1)
+        sigma = torch.linalg.svdvals(Z)
+        # Rounding of a QR decomposition in float32.
+        torch.testing.assert_close(sigma, torch.ones_like(sigma), atol=1e-5, rtol=0)
+        effective = torch.linalg.svdvals(layer.weight.detach().flatten(1))
+        assert float(effective.max() - effective.min()) < 1e-5
+
+
+def test_an_unknown_start_changes_nothing():
+    net = nn.Linear(6, 4)
+    before = net.weight.detach().clone()
+    with pytest.raises(ValueError, match="start must be one of given, orthogonal, got 'random'"):
+        apply("oni", net, start="random")
+    assert type(net) is nn.Linear
+    assert torch.equal(net.weight, before)
