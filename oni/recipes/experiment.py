@@ -123,6 +123,8 @@ class Experiment:
     claims: Sequence[Claim]
     table: Callable[[Results], Comparison]
     draw: Callable[[Results], Figure]
+    found: str = ""
+    """Why claims do not hold in the results that are kept with this code, as far as was found out."""
     charts: Callable[[Results], list[Chart]] | None = None
     """The same as the report shows it, to be looked into; without it, the report has the picture."""
     trains: bool = False

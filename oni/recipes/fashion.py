@@ -184,6 +184,7 @@ def figure(
     *,
     columns: int = 2,
     keep: Sequence[str] = (),
+    found: str = "",
 ) -> Experiment:
     """One of the figures; ``keep`` is what it shows of what was watched."""
     depths = " or ".join(map(str, sorted({each["depth"] for each in networks})))
@@ -201,6 +202,7 @@ def figure(
             {f"{each['depth']} layers, {name_of(each)}": runs(results, each) for each in networks}
         ),
         draw=lambda results: draw_charts(charts(results), columns),
+        found=found,
         charts=charts,
         trains=True,
         describe=describe,

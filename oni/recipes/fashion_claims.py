@@ -161,10 +161,11 @@ def scale_makes_no_difference(results: Results) -> Verdict:
     for scaled in ("oni", "olm"):
         options = PRINTED if scaled == "oni" else {}
         pair = [oni(results, options, method, depth=6) for method in (scaled, f"{scaled}-ns")]
-        with_scale, without = mean(pair[0]), mean(pair[1])
-        held &= abs(with_scale - without) < NOTABLE
-        said.append(f"{scaled.upper()} {with_scale:.2f} % and {without:.2f} %")
-    return held, f"training error at the end with and without: {'; '.join(said)} (notable is {NOTABLE:g} point)"
+        for part in ("train", "test"):
+            with_scale, without = (mean(runs, part) for runs in pair)
+            held &= abs(with_scale - without) < NOTABLE
+            said.append(f"{scaled.upper()} {part} {with_scale:.2f} % and {without:.2f} %")
+    return held, f"errors at the end with and without: {'; '.join(said)} (notable is {NOTABLE:g} point)"
 
 
 def at_20(results: Results, suffix: str, options: Mapping[str, Any] = PRINTED) -> dict[str, list[float]]:

@@ -148,6 +148,7 @@ def experiment_section(one: RecordedExperiment, anchor: str) -> Markup:
         claims(record["claims"]),
         charts(one.charts) if one.charts else picture(one),
         compared(one.comparison),
+        *([element("p", element("b", "Found:"), " ", subject.found, class_="chosen")] if subject.found else []),
         element("p", element("b", "Chosen here:"), " ", subject.choices, class_="chosen"),
         element(
             "details",

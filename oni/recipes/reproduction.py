@@ -66,6 +66,7 @@ def section(record: dict[str, Any], folder: str) -> str:
         markdown(subject.table(recorded_runs(record))),
         *claimed(record["claims"]),
         "",
+        *([f"*Found:* {subject.found}", ""] if subject.found else []),
         f"`{record['command']}`: {len(record['runs'])} runs on {machine['cpu']}, {machine['threads']} of "
         f"{machine['cores']} threads, {machine['device']}; Python {versions['python']}, torch {versions['torch']}, "
         f"oni {versions['oni']}. [All numbers]({Path(folder, RESULTS).as_posix()}).",
