@@ -75,8 +75,8 @@ EXPERIMENTS = [
         "width 256, SGD with learning rate 0.1 and batches of 256. Plain starts from LeCun's weights N(0, 1/d). ONI "
         "with 5 steps; Z starts orthogonal and is not centred. The paper's own settings: oni reproduce fig6.",
         presets={
-            "smoke": {"data": "fashion-mnist-sample", "samples": 512, "epochs": 2, "seeds": 1},
-            "laptop": {"data": "fashion-mnist-sample", "samples": 0, "epochs": 6, "seeds": 1},
+            "smoke": {"data": "fashion-mnist-sample", "samples": 512, "epochs": 2, "seeds": 1, "grid": [0.1]},
+            "laptop": {"data": "fashion-mnist-sample", "samples": 0, "epochs": 6, "seeds": 1, "grid": [0.1]},
         },
         runs=runs_of(list(NETWORKS.values())),
         measure=measure,
