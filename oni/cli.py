@@ -31,7 +31,7 @@ def demo(
 ) -> None:
     """Train four 20-layer networks, of which one learns: a table here, and report.html with everything.
 
-    Plain, orthogonal initialisation, ONI without and with its scale, on the Fashion-MNIST sample that comes along.
+    Plain, orthogonal initialisation, ONI without and with its scale, on a sample of Fashion-MNIST.
     What was trained is kept: stop it with Ctrl-C, and it continues from there.
     """
     from oni.recipes.demo import demo as run
@@ -42,7 +42,7 @@ def demo(
 def report(
     sources: Annotated[
         list[Path],
-        typer.Argument(metavar="RUN...", help="Folders: of an experiment, of a training run, or of several of these."),
+        typer.Argument(metavar="RUN", help="Folders: of an experiment, of a training run, or of several of these."),
     ],
     out: Annotated[Path, typer.Option("--out", "-o", dir_okay=False, help="The file to write.")] = Path("report.html"),
 ) -> None:
@@ -93,7 +93,7 @@ def reproduce(
     id: Annotated[str, typer.Argument(help="A figure, table or theorem of the paper; oni list shows them.")],
     changes: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[KEY=VALUE]...", help="Changes to every run's configuration, e.g. epochs=5."),
+        typer.Argument(metavar="KEY=VALUE", help="Changes to every run's configuration, e.g. epochs=5."),
     ] = None,
     preset: Annotated[
         str, typer.Option(help="How much of it: smoke (seconds), laptop (minutes), paper, or what oni list shows.")
@@ -123,8 +123,9 @@ def reproduce(
 ) -> None:
     """Run an experiment of the paper: its numbers beside ours, and each of its claims held or not.
 
-    What is trained is kept run by run: a finished run is never trained again, one that was interrupted continues with
-    --resume, bit for bit, and several such commands with the same --out share the work.
+    What is trained is kept run by run, and a finished run is never trained again.
+    What was interrupted continues with --resume, bit for bit.
+    Several such commands with the same --out share the work.
     """
     from oni.recipes.reproduce import reproduce as run
     from oni.recipes.trained import setting_from
