@@ -25,7 +25,15 @@ QUICK = ("plain", "lecun", "orth-init")
 PRESETS: Mapping[str, Mapping[str, Any]] = {
     "smoke": {"data": "fashion-mnist-sample", "samples": 512, "epochs": 2, "seeds": 1},
     "laptop": {"data": "fashion-mnist-sample", "samples": 0, "epochs": 10, "seeds": 1},
-    "full": {"data": "fashion-mnist", "samples": 0, "epochs": 10, "seeds": 2, "grid": GRID, "select_epochs": 2},
+    "full": {
+        "data": "fashion-mnist",
+        "samples": 0,
+        "epochs": 10,
+        "seeds": 2,
+        "grid": GRID,
+        "select_epochs": 2,
+        "sparing": True,
+    },
     "paper": {"data": "fashion-mnist", "samples": 0, "epochs": 80, "seeds": 5, "grid": GRID, "select_epochs": 80},
 }
 
@@ -64,14 +72,16 @@ def measure(
 
 
 def runs_of(networks: list[dict[str, Any]]) -> Callable[..., list[dict[str, Any]]]:
-    """From a preset's sizes to the runs: every network with every seed."""
+    """From a preset's sizes to the runs: every network with every seed; fewer where it is ``sparing``."""
 
-    def runs(seed: int, seeds: int, **sizes: Any) -> list[dict[str, Any]]:
-        return [
-            parameters(each, seed, seed + count, **sizes)
-            for each in networks
-            for count in range(min(seeds, each["seeds"] or seeds))
-        ]
+    def runs(seed: int, seeds: int, sparing: bool = False, **sizes: Any) -> list[dict[str, Any]]:
+        found = []
+        for each in networks:
+            if not sparing:
+                each = {**each, "seeds": seeds, "select_options": each["options"]}
+            count = min(seeds, each["seeds"] or seeds)
+            found += [parameters(each, seed, seed + more, **sizes) for more in range(count)]
+        return found
 
     return runs
 

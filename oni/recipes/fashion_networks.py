@@ -35,7 +35,7 @@ MIXED = (({"start": "given", "center": False}, PRINTED), ({"start": "orthogonal"
 def network(
     depth: int, method: str, options: Mapping[str, Any], seeds: int | None = None, like: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """What is trained, with how many seeds at most, and with which options the learning rate is chosen."""
+    """What is trained; where runs are spared, with how many seeds, and with which options the rate is chosen."""
     select = options if like is None else like
     return {"depth": depth, "method": method, "options": dict(options), "seeds": seeds, "select_options": dict(select)}
 
@@ -90,6 +90,12 @@ STYLES = {
     "olm": COLOURS["olm"],
     "olm-ns": "#D55E00",
 }
+VARIANTS = {
+    ("oni", "orthogonal", False): "#009E73",
+    ("oni-ns", "orthogonal", False): "#8ED1B8",
+    ("oni", "given", False): "#7A5195",
+    ("oni", "orthogonal", True): "#B07AA1",
+}
 
 
 def name_of(network: Mapping[str, Any]) -> str:
@@ -109,11 +115,8 @@ def of(results: Results, networks: list[dict[str, Any]]) -> Styles:
     """Colour and runs of each network by its name."""
     found: dict[str, tuple[str, Results]] = {}
     for each in networks:
-        colour = STYLES[each["method"]]
-        if each["options"].get("start") == "orthogonal" and not each["options"]["center"]:
-            colour = "#009E73" if each["method"] == "oni" else "#8ED1B8"
-        elif each["options"].get("start", "given") == "orthogonal" or not each["options"].get("center", True):
-            colour = "#7A5195" if each["options"]["start"] == "given" else "#B07AA1"
+        method, options = each["method"], each["options"]
+        colour = VARIANTS.get((method, options.get("start"), options.get("center")), STYLES[method])
         found[name_of(each)] = (colour, runs(results, each))
     return found
 
