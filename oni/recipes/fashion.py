@@ -99,15 +99,15 @@ def parameters(
     return {
         **{key: value for key, value in of.items() if key != "seeds"},
         "seed": seed,
-        "grid": grid or [CHOSEN.get((of["depth"], of["method"], of["options"].get("start")), 0.1)],
+        "grid": grid or [CHOSEN.get(f"{of['depth']} {name_of(of)}", 0.1)],
         "select_epochs": sizes["epochs"] if of["method"] in QUICK else select_epochs,
         "select_seed": first,
         **sizes,
     }
 
 
-CHOSEN: dict[tuple[int, str, str | None], float] = {}
-"""Where the choice on the full data was not 0.1."""
+CHOSEN: dict[str, float] = {}
+"""By depth and name, where the choice on the full data was not 0.1."""
 
 
 def describe(parameters: dict[str, Any]) -> str:
