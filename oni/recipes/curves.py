@@ -36,7 +36,9 @@ def error_chart(title: str, of: Styles, parts: Sequence[str] = ("train", "test")
                 banded(name, range(1, len(columns) + 1), columns, colour, "solid" if part == "train" else "dash")
             )
     label = "error, %" if len(parts) > 1 else f"{parts[0]} error, %"
-    return Chart(title, "epoch", label, series, y_range=(0, 100), caption=caption)
+    most = max(value for each in series for value in [*each.y, *each.high] if value is not None)
+    top = 100 if most > 50 else 10 * math.ceil(most / 10)
+    return Chart(title, "epoch", label, series, y_range=(0, top), caption=caption)
 
 
 def percent(errors: Sequence[float | None], epochs: int) -> list[float]:
