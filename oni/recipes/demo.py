@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import statistics
 from pathlib import Path
-from typing import Any
 
 from oni.recipes.chart import Chart
 from oni.recipes.curves import draw_charts, error_chart, signal_chart, spectrum_chart
@@ -91,11 +90,11 @@ EXPERIMENTS = [
 ]
 
 
-def demo(out: Path, seed: int = 0, *, preset: str = "laptop", plain: bool = False, **options: Any) -> None:
+def demo(out: Path, seed: int = 0, *, preset: str = "laptop", plain: bool = False) -> None:
     """Train all four, print the table, write the report."""
     terminal = console(plain=plain)
     setting = Setting(out / RUNS, progress="lines" if plain else "auto")
-    reproduce("demo", preset, out, seed, setting=setting, plain=plain, **options)
+    reproduce("demo", preset, out, seed, setting=setting, plain=plain)
     report = write_report([out / "demo"], out / "report.html")
     terminal.out("\nThe same to look into, in a browser:", report, sep="\n  ")
     terminal.out("\nNext, in Python:", *NEXT.splitlines(), sep="\n  ")
