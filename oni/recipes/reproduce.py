@@ -57,9 +57,9 @@ def reproduce(
     """
     subject = experiment(id)
     planned = subject.planned(preset, seed)
+    if setting and not subject.trains and (asked := setting.asked_for()):
+        raise ValueError(f"{id} trains nothing, so {asked[0]} is of no use; leave it out")
     setting = setting or Setting(out / RUNS)
-    if setting.changes and not subject.trains:
-        raise ValueError(f"{id} trains nothing, so {setting.changes[0]!r} has nothing to change; leave it out")
     folder = out / id
     folder.mkdir(parents=True, exist_ok=True)
     terminal = Console(quiet=True) if as_json_only else console(plain=plain)

@@ -45,6 +45,8 @@ class Setting:
     hardware: Hardware = field(default_factory=Hardware)
     progress: str = "auto"
     resume: bool = True
+    download: bool = False
+    """Fetch what ``data`` lacks."""
     changes: Sequence[str] = ()
     """``key=value`` for every configuration; an option of a method for those of that method."""
     loaded: dict[str, Images] = field(default_factory=dict, repr=False)
@@ -53,12 +55,26 @@ class Setting:
         for key, why in (("seed", "pass --seed"), ("watch", "an experiment watches what it needs")):
             if key in self.changed_keys():
                 raise ValueError(f"{key} can't be changed for an experiment: {why}")
+        if self.download and self.data is None:
+            raise ValueError("--download needs to know where to: pass --data DIR as well")
 
     def images(self, name: str) -> Images:
         """A data set, read once."""
         if name not in self.loaded:
+            if self.download and self.data and name == "fashion-mnist":
+                fashion_mnist.download(self.data)
             self.loaded[name] = DATASETS[name](self.data)
         return self.loaded[name]
+
+    def asked_for(self) -> list[str]:
+        """What is of use only where something is trained."""
+        asked = {
+            "--data": self.data,
+            "--devices, --strategy, --num-nodes or --accelerator": self.hardware != Hardware(),
+            "--resume": self.resume,
+            **dict.fromkeys(self.changes, True),
+        }
+        return [name for name, given in asked.items() if given]
 
     def changed_keys(self) -> list[str]:
         return [change.partition("=")[0].strip() for change in self.changes]
@@ -89,12 +105,8 @@ def setting_from(
     precision: str | None,
 ) -> Setting:
     """A setting as the command line has it. ``KEY=VALUE`` wins over the option, and that over the file."""
-    if download:
-        if data is None:
-            raise ValueError("--download needs to know where to: pass --data DIR as well")
-        fashion_mnist.download(data)
     words = [*(read_changes(file) if file else []), *([f"precision={precision}"] if precision else []), *changes]
-    return Setting(runs, data, Hardware(*hardware), progress, resume, words)
+    return Setting(runs, data, Hardware(*hardware), progress, resume, download, words)
 
 
 def trained(
