@@ -26,7 +26,7 @@ bench: $(INSTALLED) ## measure speed and accuracy beside the peers that are inst
 	$(BIN)/oni bench $(ARGS)
 
 docs: $(INSTALLED) ## write docs/reproduction.md from results/
-	$(BIN)/python -m oni.recipes.reproduction
+	$(BIN)/python -m oni.recipes.report.markdown
 
 lint: $(INSTALLED) ## check style, formatting and types; change nothing
 	$(BIN)/ruff check .

@@ -20,10 +20,10 @@ from oni.diagnostics.operator import operator_norm
 from oni.diagnostics.signal import signal
 from oni.diagnostics.spectrum import Orthogonality, condition_number, effective_rank, orthogonality, spectrum
 from oni.models.bake import bake
+from oni.models.bake_state_dict import bake_state_dict
 from oni.models.cache import cached
 from oni.models.convert import convert
-from oni.models.initialise import init_scale
-from oni.models.state import bake_state_dict
+from oni.models.init_scale import init_scale
 from oni.models.summary import summary
 from oni.newton.orthogonalize import orthogonalize
 from oni.newton.schedule import certified_range, steps_for

@@ -50,7 +50,7 @@ def report(
 
     It needs no network and no other file, so it can be sent as it is.
     """
-    from oni.recipes.report import write_report
+    from oni.recipes.report.write import write_report
 
     print(write_report(sources, out))
 
@@ -70,7 +70,7 @@ def bench(
     plain: Annotated[bool, typer.Option("--plain", help="ASCII only, no colours.")] = False,
 ) -> None:
     """Measure speed and memory on this machine, beside every other way to do the same."""
-    from oni.bench.session import run
+    from oni.bench.command import run
     from oni.bench.settings import Settings
 
     raise typer.Exit(run(Settings(what, seconds, quick, cases, threads, device, json, plain)))
@@ -128,7 +128,7 @@ def reproduce(
     Several such commands with the same --out share the work.
     """
     from oni.recipes.reproduce import reproduce as run
-    from oni.recipes.trained import setting_from
+    from oni.recipes.training.setting import setting_from
 
     setting = setting_from(
         runs=runs or out / "runs",
@@ -161,7 +161,7 @@ def inspect(
     plain: Annotated[bool, typer.Option("--plain", help="ASCII only, no colours.")] = False,
 ) -> None:
     """Show the spectrum of every weight matrix in a checkpoint, and how far each is from orthogonal."""
-    from oni.recipes.inspect import inspect as run
+    from oni.checkpoints.inspect import inspect as run
 
     run(checkpoint, plot=plot, json_to=json, limit=limit, plain=plain)
 
@@ -183,7 +183,7 @@ def bake(
     schedule: Annotated[str | None, typer.Option(help="newton or minimax.")] = None,
 ) -> None:
     """Turn the checkpoint of a converted model into that of the plain architecture."""
-    from oni.recipes.baking import bake as run
+    from oni.checkpoints.bake import bake as run
 
     run(checkpoint, out, key, steps=steps, scale=scale, center=center, bound=bound, groups=groups, schedule=schedule)
 

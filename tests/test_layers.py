@@ -10,8 +10,24 @@ import oni
 
 PACKAGE = Path(oni.__file__).parent
 # A layer may import itself and those to its left. `oni` alone is the public surface, for what stands on it.
-LAYERS = ["newton", "diagnostics", "nn", "models", "baselines", "recipes", "bench", "cli"]
-ON_TOP = {"recipes", "bench", "cli"}
+LAYERS = [
+    "newton",
+    "diagnostics",
+    "nn",
+    "models",
+    "baselines",
+    "names",
+    "machine",
+    "files",
+    "timing",
+    "terminal",
+    "style",
+    "checkpoints",
+    "recipes",
+    "bench",
+    "cli",
+]
+ON_TOP = {"terminal", "style", "checkpoints", "recipes", "bench", "cli"}
 
 
 def modules():

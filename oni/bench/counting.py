@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 from unittest.mock import patch
 
-from oni.newton.lasting import orthogonalize_each
+from oni.newton.batched import orthogonalize_each
 from oni.newton.orthogonalize import orthogonalize
 from oni.nn import parametrization
 

@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 from datetime import datetime, timezone
 from typing import Any, TypeVar
 
-from oni.bench.limit import operations
-from oni.bench.measure import Interval, Quartiles
-from oni.bench.result import CaseResult
+from oni.bench.matrices.limit import operations
+from oni.bench.matrices.result import CaseResult
 from oni.bench.settings import SEED, Settings
 from oni.bench.targets import Verdict
-from oni.recipes.machine import machine, versions
+from oni.machine import machine, versions
+from oni.timing import Interval, Quartiles
 
 __all__ = ["machine", "plain", "record", "recorded_case", "versions"]
 

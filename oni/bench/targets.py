@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from oni.bench.peers import MAPS
-from oni.bench.result import Result
+from oni.bench.matrices.peers import MAPS
+from oni.bench.matrices.result import Result
 
 __all__ = ["MODEL_TARGETS", "TARGETS", "Target", "Verdict", "judge"]
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from oni.diagnostics.operator import CONVOLUTIONS
 from oni.diagnostics.untouched import sample_input, untouched
 from oni.newton.matrix import Layout
-from oni.newton.products import products_of
+from oni.newton.product_count import products_of
 
 __all__ = ["LayerCost", "cost", "own_cost", "paper_cost"]
 
@@ -60,7 +60,7 @@ def cost(
     .. math:: \frac{2 n}{m h w} + \frac{3 T n^2}{m d h w F_h F_w}.
 
     This package works on the short side and takes two steps at a time, so it needs fewer products
-    (:mod:`oni.newton.products`). Arithmetic is not time: small matrices wait for memory. ``oni bench`` measures that.
+    (:mod:`oni.newton.product_count`). Arithmetic is not time: small matrices wait for memory: see ``oni bench``.
 
     Args:
         model: any module, converted or not; it runs once, in evaluation, on a single input of zeros.

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
-from oni.newton.lasting import orthogonalize_each
+from oni.newton.batched import orthogonalize_each
 from oni.newton.matrix import Layout
 from oni.newton.orthogonalize import checked_options, orthogonalize
 
@@ -364,7 +364,7 @@ class Orthogonal(FromProxy):
 
     def get_extra_state(self) -> Tensor:
         """The options, for ``oni bake`` and ``oni inspect``."""
-        from oni.nn.saved import encoded
+        from oni.nn.options_codec import encoded
 
         return encoded(self.options, self.layout)
 

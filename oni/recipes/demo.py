@@ -5,16 +5,16 @@ from __future__ import annotations
 import statistics
 from pathlib import Path
 
-from oni.recipes.chart import Chart
-from oni.recipes.curves import draw_charts, error_chart, signal_chart, spectrum_chart
-from oni.recipes.experiment import Claim, Experiment, Results
-from oni.recipes.fashion import describe, measure, runs_of
-from oni.recipes.fashion_claims import CONVERGED, errors, summary
-from oni.recipes.fashion_networks import ISOMETRIC, STYLES, network, runs
-from oni.recipes.report import write_report
+from oni.recipes.charts.chart import Chart
+from oni.recipes.charts.curves import draw_charts, error_chart, signal_chart, spectrum_chart
+from oni.recipes.experiments.experiment import Claim, Experiment, Results
+from oni.recipes.experiments.fashion_mnist.claims import CONVERGED, errors, summary
+from oni.recipes.experiments.fashion_mnist.family import describe, measure, runs_of
+from oni.recipes.experiments.fashion_mnist.networks import ISOMETRIC, STYLES, network, runs
+from oni.recipes.report.write import write_report
 from oni.recipes.reproduce import RUNS, reproduce
-from oni.recipes.style import console
-from oni.recipes.trained import Setting
+from oni.recipes.training.setting import Setting
+from oni.terminal import console
 
 __all__ = ["EXPERIMENTS", "demo"]
 

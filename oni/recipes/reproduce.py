@@ -18,12 +18,13 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
-from oni.recipes.devices import first_process
-from oni.recipes.experiment import Experiment, Results, Run, experiment, registry
-from oni.recipes.machine import machine, versions
-from oni.recipes.run_folder import Busy
-from oni.recipes.style import console, drawing, save, table
-from oni.recipes.trained import Setting
+from oni.machine import machine, versions
+from oni.recipes.experiments.experiment import Experiment, Results, Run, experiment, registry
+from oni.recipes.training.devices import first_process
+from oni.recipes.training.run_folder import Busy
+from oni.recipes.training.setting import Setting
+from oni.style import drawing, save
+from oni.terminal import console, table
 
 __all__ = ["RESULTS", "RUNS", "recorded_runs", "reproduce", "show_list"]
 

@@ -174,7 +174,6 @@ def test_orthogonal_throughout_training():
         (lambda: nn.Linear(4, 4), {"learn_scale": 1.4}, TypeError, "learn_scale must be True or False, got 1.4"),
         (lambda: nn.Linear(1, 4), {}, ValueError, "center=True leaves nothing"),
     ],
-    ids=str,
 )
 def test_bad_arguments_change_nothing(make, arguments, error, words):
     refused(olm, make, arguments, error, words)
@@ -189,7 +188,6 @@ def test_bad_arguments_change_nothing(make, arguments, error, words):
         (lambda: torch.randn(4, 4), {}, TypeError, "module must be a torch.nn.Module, got Tensor"),
         (lambda: nn.Linear(1, 4), {}, ValueError, "center=True leaves nothing"),
     ],
-    ids=str,
 )
 def test_bad_arguments_of_centred_weight_norm(make, arguments, error, words):
     refused(centred_weight_norm, make, arguments, error, words)

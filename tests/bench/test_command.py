@@ -4,7 +4,8 @@ import re
 import pytest
 import torch
 
-from oni.bench import matrices, session
+from oni.bench import command as session
+from oni.bench.matrices import cases as matrices
 from oni.cli import main
 
 

@@ -11,7 +11,7 @@ from torch.testing import assert_close
 from torch.utils.checkpoint import checkpoint
 
 import oni
-from oni.newton import lasting
+from oni.newton import batched as lasting
 from oni.newton import orthogonalize as alone
 from oni.nn import parametrization
 

@@ -262,7 +262,6 @@ def integer():
         (lambda: nn.Linear(4, 4), {"scale": None}, ValueError, "scale must be .* got None"),
         (lambda: nn.Linear(4, 4), {"learn_scale": 1.4}, TypeError, "learn_scale must be True or False, got 1.4"),
     ],
-    ids=str,
 )
 @pytest.mark.filterwarnings("ignore:Lazy modules:UserWarning")
 def test_bad_arguments_change_nothing(make, arguments, error, words):

@@ -6,7 +6,7 @@ import pytest
 
 from oni.cli import main
 from oni.recipes import demo
-from oni.recipes.experiment import Results, Run
+from oni.recipes.experiments.experiment import Results, Run
 
 
 @pytest.fixture(scope="module")

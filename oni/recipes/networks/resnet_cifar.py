@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from oni.recipes.networks.norm import norm_layer
+from oni.recipes.networks.normalisation import norm_layer
 
 __all__ = ["ResNetCIFAR", "resnet110"]
 

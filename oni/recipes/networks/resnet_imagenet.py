@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from oni.recipes.networks.norm import norm_layer
+from oni.recipes.networks.normalisation import norm_layer
 
 __all__ = ["ResNet", "resnet18", "resnet50", "resnet101"]
 

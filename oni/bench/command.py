@@ -1,0 +1,149 @@
+"""One run of ``oni bench``: choose the cases, measure with progress shown, report, also when interrupted."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any, Generic, Protocol, TypeVar
+
+import torch
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from oni.bench.matrices.cases import CASES, measure
+from oni.bench.matrices.result import CaseResult, Result
+from oni.bench.matrices.table import console, show
+from oni.bench.models import cases as models
+from oni.bench.models.result import ModelResult
+from oni.bench.models.table import recorded_model, show_models
+from oni.bench.record import record, recorded_case
+from oni.bench.settings import SEED, Settings
+from oni.bench.targets import MODEL_TARGETS, TARGETS, Target, Verdict, judge
+from oni.timing import Watch
+
+__all__ = ["SUBJECTS", "Subject", "run"]
+
+INTERRUPTED = 130
+DISAGREEMENT = 1
+
+
+class Named(Protocol):
+    """What is asked of a case here."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def quick(self) -> bool: ...
+
+
+C = TypeVar("C", bound=Named)
+R = TypeVar("R", bound=Result)
+
+
+@dataclass(frozen=True)
+class Subject(Generic[C, R]):
+    """What can be measured."""
+
+    cases: Callable[[], Sequence[C]]
+    begin: Callable[[C], R]
+    """The empty result of a case."""
+    measure: Callable[[C, R, Settings, Watch], None]
+    targets: Sequence[Target]
+    show: Callable[[Sequence[R], Sequence[Verdict], Settings, Console], None]
+    recorded: Callable[[R], dict[str, Any]]
+
+
+SUBJECTS: dict[str, Subject[Any, Any]] = {
+    "matrices": Subject(
+        lambda: CASES, lambda case: CaseResult(case.name, case.shape), measure, TARGETS, show, recorded_case
+    ),
+    "models": Subject(
+        lambda: models.CASES,
+        lambda case: ModelResult(case.name, case.about),
+        models.measure,
+        MODEL_TARGETS,
+        show_models,
+        recorded_model,
+    ),
+}
+"""By the name that the command takes."""
+
+
+def run(settings: Settings) -> int:
+    """Measure and report; return the exit code."""
+    subject = SUBJECTS.get(settings.what)
+    if subject is None:
+        raise ValueError(f"there is no bench {settings.what!r}; pass one of: {', '.join(SUBJECTS)}")
+    chosen = chosen_cases(subject.cases(), settings)
+    if settings.json is not None:
+        # Better told now than after minutes.
+        settings.json.open("a").close()
+    results: list[Result] = []
+    complete = False
+    with threads(settings.threads):
+        try:
+            with progress(settings, len(chosen)) as begin:
+                for case in chosen:
+                    results.append(subject.begin(case))
+                    subject.measure(case, results[-1], settings, begin(case.name))
+            complete = True
+        except KeyboardInterrupt:
+            pass
+        verdicts = judge(results, subject.targets)
+        subject.show(results, verdicts, settings, console(plain=settings.plain))
+        if settings.json is not None:
+            written = record(results, verdicts, settings, complete=complete, of_case=subject.recorded)
+            settings.json.write_text(json.dumps(written, indent=1) + "\n")
+    if not complete:
+        return INTERRUPTED
+    return DISAGREEMENT if any(result.disagreement for result in results) else 0
+
+
+def chosen_cases(cases: Sequence[C], settings: Settings) -> list[C]:
+    """The cases that match the pattern; without one, all, or the small ones if it has to be quick."""
+    if settings.cases is None:
+        return [case for case in cases if case.quick or not settings.quick]
+    chosen = [case for case in cases if fnmatchcase(case.name, settings.cases)]
+    if not chosen:
+        names = ", ".join(case.name for case in cases)
+        raise ValueError(f"--cases {settings.cases!r} matches none of: {names}")
+    return chosen
+
+
+@contextmanager
+def threads(count: int | None) -> Iterator[None]:
+    """Inside it torch uses so many threads, and starts from the same seed."""
+    before = torch.get_num_threads()
+    torch.manual_seed(SEED)
+    if count is not None:
+        torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+@contextmanager
+def progress(settings: Settings, count: int) -> Iterator[Callable[[str], Watch]]:
+    """A bar on standard error; where that is no terminal, a line per case."""
+    terminal = console(plain=settings.plain, stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    begun = 0
+    with Progress(*columns, console=terminal, transient=True, disable=not terminal.is_terminal) as bar:
+        task = bar.add_task("", total=count)
+
+        def begin(name: str) -> Watch:
+            nonlocal begun
+            before, begun = begun, begun + 1
+            if not terminal.is_terminal:
+                terminal.print(f"{name} ({begun} of {count})")
+
+            def watch(doing: str, done: float) -> None:
+                bar.update(task, completed=before + done, description=f"{name}: {doing}")
+
+            return watch
+
+        yield begin

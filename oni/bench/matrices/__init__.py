@@ -1,0 +1,1 @@
+"""Single weights and batches of them."""

@@ -1,0 +1,58 @@
+r"""How fast ``orthogonalize`` could be at best: its matrix products alone, at this machine's rate of multiplying.
+
+:mod:`oni.newton.product_count` counts them. Everything else (bounds, sums, transposes) counts as waste.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from oni.newton.matrix import is_tall
+from oni.newton.product_count import Products, products_of
+
+__all__ = ["REPEATS", "Products", "finish", "operations", "product_calls", "products_of"]
+
+
+REPEATS = {"short": 4, "long": 5}
+"""How many products one timed call makes."""
+
+
+def product_calls(Z: Tensor) -> dict[str, Callable[[], object]]:
+    """Calls that make :data:`REPEATS` products of each kind, in the layout that Z has, and nothing else."""
+    A = Z.detach()
+    m = min(A.shape[-2:])
+    B, C = A.new_empty((2, *A.shape[:-2], m, m)).normal_().unbind()
+    D = torch.empty_like(A)
+    multiply = torch.mm if A.dim() == 2 else torch.bmm
+    gram, applied = ((A.mT, A), (A, B)) if is_tall(*A.shape[-2:]) else ((A, A.mT), (B, A))
+
+    def short() -> None:
+        for _ in range(REPEATS["short"]):
+            multiply(B, B, out=C)
+        finish(A)
+
+    def long() -> None:
+        # The mix of one forward and backward pass.
+        for _ in range(2):
+            multiply(*gram, out=C)
+        for _ in range(3):
+            multiply(*applied, out=D)
+        finish(A)
+
+    return {"short": short, "long": long}
+
+
+def operations(shape: tuple[int, ...], kind: str) -> int:
+    """Floating point operations of one product."""
+    *batch, n, d = shape
+    m, p = sorted((n, d))
+    return 2 * m * m * (m if kind == "short" else p) * (batch[0] if batch else 1)
+
+
+def finish(on: Tensor) -> None:
+    """Wait until everything has run on the tensor's device."""
+    if on.is_cuda:
+        torch.cuda.synchronize(on.device)

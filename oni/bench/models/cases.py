@@ -1,0 +1,188 @@
+"""``oni bench models``: what a training step of a whole network costs, and what each method adds to it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from copy import deepcopy
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+from torch import nn
+
+import oni
+from oni.bench.counting import counted
+from oni.bench.matrices.limit import finish
+from oni.bench.matrices.probe import one_line
+from oni.bench.models.methods import STEPS, Method, as_released, methods
+from oni.bench.models.result import ForwardEntry, ModelEntry, ModelResult
+from oni.bench.models.training import Loss, TrainingStep, adversarial, classification
+from oni.bench.settings import SEED, Settings
+from oni.recipes.networks.dcgan import Discriminator
+from oni.recipes.networks.mlp import MLP
+from oni.recipes.networks.resnet_cifar import resnet110
+from oni.recipes.networks.resnet_imagenet import resnet18
+from oni.recipes.networks.vgg import VGG
+from oni.timing import SHARE, Watch, interleaved
+
+__all__ = ["CASES", "Case", "measure"]
+
+TRAINING = 0.8
+"""The part of the time budget that training steps get; the rest is for forward passes."""
+TRIED, TRAINED = 0.25, 0.85
+"""Which part of a case is over, once everyone has been tried, and once the training steps are done."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A network and the batches that it is trained on."""
+
+    name: str
+    about: str
+    build: Callable[[], nn.Module]
+    shape: tuple[int, ...]
+    """Of one image."""
+    batch: int
+    classes: int = 10
+    adversarial: bool = False
+    """A discriminator: a batch of real and one of fake images in each step, and scores for classes."""
+    quick: bool = False
+    """Part of a quick run."""
+
+    def loss(self, device: str) -> Loss:
+        if self.adversarial:
+            return adversarial(self.shape, self.batch, device)
+        return classification(self.shape, self.batch, self.classes, device)
+
+
+CIFAR = (3, 32, 32)
+
+CASES = (
+    Case("mlp20-b256", "20-layer 784-256 MLP, batch 256", partial(MLP, 20), (784,), 256, quick=True),
+    Case("vgg-g2k1-b128", "VGG-style g=2 k=1 at 32x32, batch 128", partial(VGG, 2, 1), CIFAR, 128),
+    Case("resnet110-b2", "ResNet-110 without BN at 32x32, batch 2", resnet110, CIFAR, 2, quick=True),
+    Case("resnet110-b128", "ResNet-110 without BN at 32x32, batch 128", resnet110, CIFAR, 128),
+    Case("resnet18-b32", "ResNet-18 at 64x64, batch 32", partial(resnet18, classes=200), (3, 64, 64), 32, 200),
+    Case(
+        "dcgan-b64",
+        "DCGAN discriminator at 32x32, 64 real and 64 fake images",
+        Discriminator,
+        CIFAR,
+        64,
+        adversarial=True,
+    ),
+)
+
+
+def measure(case: Case, result: ModelResult, settings: Settings, watch: Watch) -> None:
+    """Try everyone, then time training steps, then forward passes; ``result`` is filled on the way."""
+    torch.manual_seed(SEED)
+    plain = case.build().to(settings.device)
+    loss = case.loss(settings.device)
+    steps = tried_steps(case, plain, loss, result, settings, watch)
+    if case.adversarial:
+        result.orthogonalisations.update(orthogonalisations(plain, loss, case, settings.device))
+    times = {name: result.entries[name].times for name in steps}
+    rounds = settings.least_rounds
+    for done in interleaved(steps, times, seconds=training_seconds(result, settings), least_rounds=rounds):
+        watch("training in turns", TRIED + (TRAINED - TRIED) * done)
+    steps.clear()
+    images = torch.randn(case.batch, *case.shape, device=settings.device)
+    with in_evaluation(plain) as nets:
+        calls = {name: partial(forward, net, images) for name, net in nets.items()}
+        for call in calls.values():
+            call()
+        result.forward.update({name: ForwardEntry() for name in nets})
+        times = {name: entry.times for name, entry in result.forward.items()}
+        for done in interleaved(calls, times, seconds=(1 - TRAINING) * settings.seconds, least_rounds=rounds):
+            watch("evaluating in turns", TRAINED + (1 - TRAINED) * done)
+
+
+def tried_steps(
+    case: Case, plain: nn.Module, loss: Loss, result: ModelResult, settings: Settings, watch: Watch
+) -> dict[str, TrainingStep]:
+    """A copy of the network for everyone, its first step behind it; a word for those who are left out."""
+    steps: dict[str, TrainingStep] = {}
+    everyone = methods(cached=case.adversarial)
+    for number, method in enumerate(everyone):
+        watch(f"trying {method.name}", TRIED * number / len(everyone))
+        entry = result.entries[method.name] = ModelEntry(method)
+        entry.word = foreseen(method, plain, 1 + case.adversarial, settings.patience)
+        if entry.word:
+            continue
+        try:
+            net = deepcopy(plain)
+            method.dress(net)
+            step = TrainingStep(net, loss, cached=method.cached)
+            before = time.perf_counter()
+            finite = bool(torch.isfinite(step()))
+            entry.first = time.perf_counter() - before
+        except (RuntimeError, ValueError, MemoryError) as error:
+            entry.word = f"failed: {one_line(error)}"
+            continue
+        if not finite:
+            entry.word = "failed: not finite"
+        elif not method.patient and entry.first > settings.patience:
+            entry.word = f"skipped: one step took {entry.first:.2g} s"
+        else:
+            steps[method.name] = step
+    return steps
+
+
+def foreseen(method: Method, plain: nn.Module, forwards: int, patience: float) -> str:
+    """Why not even to try one step, which could not be stopped once begun."""
+    seconds = 0.0 if method.predict is None else forwards * method.predict(plain)
+    return f"skipped: one step would take about {seconds:.0f} s" if seconds > patience else ""
+
+
+def training_seconds(result: ModelResult, settings: Settings) -> float:
+    """The time budget of the training steps: what a very slow peer takes in the least rounds comes on top.
+
+    Otherwise it would leave the others no more rounds than those.
+    """
+    budget = TRAINING * settings.seconds
+    least = [
+        settings.least_rounds * entry.first
+        for entry in result.entries.values()
+        if not (entry.method.patient or entry.word)
+    ]
+    return budget + sum(seconds for seconds in least if seconds > SHARE * budget)
+
+
+@contextmanager
+def in_evaluation(plain: nn.Module) -> Iterator[dict[str, nn.Module]]:
+    """Copies that are done with training: plain, converted, cached (while this lasts), baked, and the authors'."""
+    steps = STEPS[-1]
+    nets = {"plain": deepcopy(plain)}
+    for how in ("", " cached", " baked"):
+        nets[f"oni T={steps}{how}"] = oni.convert(deepcopy(plain), steps=steps)
+    oni.bake(nets[f"oni T={steps} baked"])
+    nets[f"authors T={steps}"] = deepcopy(plain)
+    as_released(nets[f"authors T={steps}"], steps)
+    for net in nets.values():
+        net.eval()
+    with torch.no_grad(), ExitStack() as stack:
+        stack.enter_context(oni.cached(nets[f"oni T={steps} cached"]))
+        yield nets
+
+
+def forward(net: nn.Module, images: torch.Tensor) -> None:
+    finish(net(images))
+
+
+def orthogonalisations(plain: nn.Module, loss: Loss, case: Case, device: str) -> dict[str, int]:
+    """How many weights one forward pass computes, and how many one step does."""
+    found = {}
+    with counted() as count:
+        oni.convert(deepcopy(plain), steps=STEPS[0])(torch.randn(1, *case.shape, device=device))
+    found["one forward"] = sum(count)
+    for method in methods(cached=True):
+        if method.ours:
+            net = deepcopy(plain)
+            method.dress(net)
+            with counted() as count:
+                TrainingStep(net, loss, cached=method.cached)()
+            found[method.name] = sum(count)
+    return found

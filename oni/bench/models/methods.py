@@ -1,0 +1,130 @@
+"""What can be put on every layer of a network to keep its weights in bounds."""
+
+from __future__ import annotations
+
+import functools
+import math
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils import parametrizations
+from torch.nn.utils.parametrize import register_parametrization
+
+import oni
+from oni.bench.matrices.peers import authors, torch_orthogonal
+from oni.bench.matrices.probe import fastest
+
+__all__ = ["STEPS", "Method", "Unrolled", "fastest_map", "layers", "methods", "predicted_seconds"]
+
+STEPS = (2, 5)
+SMALL = {"cayley": 512, "householder": 64}
+"""Up to this size a map is timed as it is: of the long side, or of the short one. Both are cubic in the size."""
+TRIAL_SECONDS = 0.5
+
+
+@dataclass(frozen=True)
+class Method:
+    """A row of the table."""
+
+    name: str
+    dress: Callable[[nn.Module], object]
+    """Puts it on a plain network, in place."""
+    steps: int | None = None
+    against: str = ""
+    """The contender by whose addition this one's is divided."""
+    ours: bool = False
+    cached: bool = False
+    """Whether its steps run inside ``oni.cached``."""
+    patient: bool = True
+    """Never skipped, however slow."""
+    predict: Callable[[nn.Module], float] | None = None
+    """Seconds that one forward and backward pass spends on the weights, foreseen without running it."""
+
+
+def methods(*, cached: bool = False) -> list[Method]:
+    """Everyone who runs: the plain network first, ``oni`` inside its cache too if that is asked for."""
+    found = [Method("plain", lambda net: None)]
+    for steps in STEPS:
+        convert, rival = partial(oni.convert, steps=steps), f"authors T={steps}"
+        found.append(Method(f"oni T={steps}", convert, steps, rival, ours=True))
+        if cached:
+            found.append(Method(f"oni T={steps} cached", convert, steps, rival, ours=True, cached=True))
+        found.append(Method(rival, partial(as_released, steps=steps), steps))
+    found.append(Method("spectral norm", spectral_norm, against="authors T=5"))
+    slow = Method("torch orthogonal", orthogonal, against="authors T=5", patient=False, predict=predicted_seconds)
+    return [*found, slow]
+
+
+def layers(net: nn.Module) -> Iterator[nn.Linear | nn.Conv2d]:
+    """All that ``oni.convert`` converts in these networks."""
+    for module in list(net.modules()):
+        if isinstance(module, nn.Linear | nn.Conv2d):
+            yield module
+
+
+class Unrolled(nn.Module):
+    """A parametrization that computes a weight as a matrix with one row per filter, at each use."""
+
+    def __init__(self, function: Callable[[Tensor], Tensor]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, weight: Tensor) -> Tensor:
+        return self.function(weight.flatten(1)).view_as(weight)
+
+
+def as_released(net: nn.Module, steps: int) -> None:
+    """As the authors' modules do it: every layer alone, always centred, always on the side of the rows."""
+    for layer in layers(net):
+        function = partial(authors, steps=steps, center=True)
+        register_parametrization(layer, "weight", Unrolled(function), unsafe=True)
+
+
+def spectral_norm(net: nn.Module) -> None:
+    for layer in layers(net):
+        parametrizations.spectral_norm(layer)
+
+
+def orthogonal(net: nn.Module) -> None:
+    """The one of torch, on unrolled weights: on the weight of a convolution itself it would act on each kernel."""
+    for layer in layers(net):
+        matrix = nn.Module()
+        matrix.weight = nn.Parameter(layer.weight.detach().flatten(1))
+        name, _ = fastest_map(tuple(matrix.weight.shape), str(matrix.weight.device))
+        parametrizations.orthogonal(matrix, "weight", name, use_trivialization=name != "householder")
+        with torch.no_grad():
+            layer.weight.copy_(matrix.get_parameter("parametrizations.weight.original").view_as(layer.weight))
+        register_parametrization(
+            layer, "weight", Unrolled(matrix.get_submodule("parametrizations.weight.0")), unsafe=True
+        )
+
+
+def predicted_seconds(net: nn.Module) -> float:
+    """What the maps of :func:`orthogonal` would take on all layers, one after the other."""
+    shapes = [tuple(layer.weight.flatten(1).shape) for layer in layers(net)]
+    device = str(next(net.parameters()).device)
+    return sum(fastest_map(shape, device)[1] for shape in shapes)
+
+
+@functools.cache
+def fastest_map(shape: tuple[int, int], device: str) -> tuple[str, float]:
+    """The faster of torch's maps on a shape, with its seconds; foreseen from a smaller shape where that is large.
+
+    Cayley's works on a square matrix of the long side. Householder's is slower on most, but not on a few long rows;
+    without the trivialization, which would need that square matrix as well. The exponential is never the fastest.
+    """
+    expected = {}
+    for name, side, limit in (
+        ("cayley", max(shape), SMALL["cayley"]),
+        ("householder", min(shape), SMALL["householder"]),
+    ):
+        factor = max(1.0, side / limit)
+        small = [max(1, math.ceil(size / factor)) for size in shape]
+        Z, G = torch.randn(2, *small, device=device).unbind()
+        job = torch_orthogonal(Z, G, name, trivialization=name != "householder")
+        expected[name] = factor**3 * fastest(job, TRIAL_SECONDS, math.inf, time.perf_counter)[2]
+    return min(expected.items(), key=lambda one: one[1])

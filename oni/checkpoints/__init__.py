@@ -1,0 +1,1 @@
+"""Any weight file, read safely: what is in it, its spectra, and baking."""

@@ -1,0 +1,61 @@
+"""``oni bake``: from the checkpoint of a converted model to that of the plain architecture."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from oni.checkpoints.files import read, state_dicts, write
+from oni.models.bake_state_dict import bake_state_dict, proxies_in
+
+__all__ = ["bake"]
+
+SUFFIXES = (".pt", ".pth", ".safetensors")
+CENTRING = {"auto": "auto", "true": True, "false": False}
+
+
+def bake(path: Path, out: Path, key: str | None = None, **given: Any) -> None:
+    """Read, bake, write; options that are ``None`` are those that were saved."""
+    if out.suffix not in SUFFIXES:
+        raise ValueError(f"--out {out}: the name must end in {', '.join(SUFFIXES)}")
+    if out.exists() and path.exists() and out.samefile(path):
+        raise ValueError(f"--out {out} is the checkpoint itself, which holds what training goes on from; name another")
+    options = {name: value for name, value in given.items() if value is not None}
+    if "center" in options:
+        if options["center"] not in CENTRING:
+            raise ValueError(f"--center must be auto, true or false, got {options['center']!r}")
+        options["center"] = CENTRING[options["center"]]
+    if "scale" in options:
+        options["scale"] = number_or_name(options["scale"])
+    try:
+        state = chosen(state_dicts(read(path)), key)
+        baked = bake_state_dict(state, **options)
+    except ValueError as error:
+        text = str(error)
+        if "no options were saved" in text:
+            text += " (as flags: --steps 5, --scale relu, ...)"
+        raise ValueError(text if text.startswith(str(path)) else f"{path}: {text}") from None
+    write(baked, out)
+    count = sum(1 for _ in proxies_in(state))
+    print(f"{out}: {len(baked)} tensors, {count} of them orthogonal weights baked")
+
+
+def chosen(states: dict[str, dict[str, Tensor]], key: str | None) -> dict[str, Tensor]:
+    """The state dict to bake."""
+    if key is not None:
+        if key not in states:
+            raise ValueError(f"--key {key}: it holds no such state dict, but {', '.join(map(repr, states)) or 'none'}")
+        return states[key]
+    candidates = {where: state for where, state in states.items() if any(True for _ in proxies_in(state))}
+    if len(candidates) > 1:
+        raise ValueError(f"it holds several state dicts to bake; pass --key, one of {', '.join(map(repr, candidates))}")
+    return next(iter(candidates.values()), {})
+
+
+def number_or_name(text: str) -> float | str:
+    try:
+        return float(text)
+    except ValueError:
+        return text

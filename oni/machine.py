@@ -1,0 +1,80 @@
+"""What measured numbers depend on: the machine, its threads, and the versions of what ran on it."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import torch
+
+__all__ = ["code_version", "machine", "one_thread", "versions"]
+
+
+def machine(device: str = "cpu") -> dict[str, Any]:
+    """What the numbers depend on."""
+    described: dict[str, Any] = {
+        "cpu": cpu_model(),
+        "cores": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "platform": platform.platform(),
+        "device": device,
+    }
+    if device != "cpu":
+        described["gpu"] = torch.cuda.get_device_name(device)
+    return described
+
+
+def cpu_model() -> str:
+    try:
+        found = re.search(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
+    except OSError:
+        found = None
+    return found[1].strip() if found else platform.processor() or platform.machine()
+
+
+def versions() -> dict[str, str]:
+    """The versions of what was measured, and of those peers that are installed."""
+    known = {"python": platform.python_version(), "oni": version("oni-torch"), "torch": torch.__version__}
+    blas = re.search(r"BLAS_INFO=(\w+)", torch.__config__.show())
+    if blas:
+        known["blas"] = blas[1]
+    for package in ("numpy", "geotorch"):
+        try:
+            known[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return known
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Matrices this small gain nothing from threads, and on a busy machine lose a minute waiting for them."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def code_version() -> str:
+    """The commit of this package's source, with + if it has been changed since; "installed" if it is no checkout."""
+    root = Path(__file__).resolve().parents[1]
+    if not (root / ".git").exists():
+        return "installed"
+    try:
+        git = ["git", "-C", str(root)]
+        commit = subprocess.run([*git, "rev-parse", "HEAD"], capture_output=True, text=True, check=True, timeout=10)
+        changed = subprocess.run(
+            [*git, "status", "--porcelain", "--", "oni"], capture_output=True, text=True, check=True, timeout=10
+        )
+    except (OSError, subprocess.SubprocessError):
+        return "unknown"
+    return commit.stdout.strip() + ("+" if changed.stdout.strip() else "")

@@ -1,0 +1,133 @@
+"""``bake_state_dict``: what ``bake`` does to a model, done to its ``state_dict`` alone."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from oni.newton.matrix import Layout
+from oni.nn.options_codec import decoded
+from oni.nn.parametrization import Options, Orthogonal, settled
+
+__all__ = ["Proxy", "bake_state_dict", "proxies_in"]
+
+PARAMETRIZED = re.compile(r"(?P<prefix>(?P<layer>(?:.*\.)?)parametrizations\.(?P<name>[^.]+)\.)(?P<own>.+)")
+OWN = {"original", "0.scale", "0._extra_state"}
+
+
+class Proxy(NamedTuple):
+    """A weight that a ``state_dict`` holds as a proxy."""
+
+    weight: str
+    """The key of the plain weight."""
+    prefix: str
+    """What the keys of its parametrization begin with."""
+    Z: Tensor
+    saved: Options | None
+    """The options that were saved with it, if any."""
+    layout: Layout
+    scale: Tensor | None
+    """The learnt factors of its filters."""
+
+    def options(self, given: Mapping[str, Any]) -> Options:
+        """What was saved, with what is given instead where something is."""
+        if self.saved is not None:
+            return settled(**{**asdict(self.saved), **given})
+        if "steps" not in given:
+            raise ValueError(
+                f"{self.weight}: no options were saved with its proxy; pass those it was trained with: steps, and "
+                "scale, center, bound, groups and schedule where they were not the defaults"
+            )
+        # As convert does: queries, keys and values each alone.
+        parts = 3 if self.weight.endswith("in_proj_weight") else 1
+        return settled(**{**given, "groups": parts * given.get("groups", 1), "learn_scale": self.scale is not None})
+
+    def value(self, options: Options) -> Tensor:
+        """The plain weight."""
+        scale = self.scale
+        if options.learn_scale and not isinstance(scale, Tensor):
+            raise ValueError(f"{self.weight}: its learnt scale, {self.prefix}0.scale, is missing")
+        try:
+            parametrization = Orthogonal(self.Z, self.layout, options)
+            with torch.no_grad():
+                if options.learn_scale and scale is not None:
+                    parametrization.scale.copy_(scale)
+                return parametrization(self.Z)
+        except (ValueError, TypeError, RuntimeError, ZeroDivisionError) as error:
+            raise ValueError(
+                f"{self.weight}: its proxy of shape {tuple(self.Z.shape)} can't be baked: {error}"
+            ) from None
+
+
+def proxies_in(state: Mapping[str, Any]) -> Iterator[Proxy]:
+    """Every proxy of this package in a ``state_dict``; those of torch's own parametrizations are left out."""
+    matches = [match for match in map(PARAMETRIZED.fullmatch, state) if match is not None]
+    keys: dict[str, set[str]] = {}
+    for match in matches:
+        keys.setdefault(match["prefix"], set()).add(match["own"])
+    for match in matches:
+        Z, prefix = state[match[0]], match["prefix"]
+        if match["own"] != "original" or not isinstance(Z, Tensor) or not Z.is_floating_point() or Z.dim() < 2:
+            continue
+        if keys[prefix] - OWN:
+            if "0._extra_state" in keys[prefix]:
+                raise ValueError(
+                    f"{match['layer']}{match['name']} has another parametrization on top of the orthogonal one; "
+                    "remove that in Python first"
+                )
+            continue
+        saved, layout = None, Layout()
+        if "0._extra_state" in keys[prefix]:
+            try:
+                saved, layout = decoded(state[prefix + "0._extra_state"])
+            except ValueError as error:
+                raise ValueError(f"{prefix}0._extra_state: {error}") from None
+        yield Proxy(match["layer"] + match["name"], prefix, Z, saved, layout, state.get(prefix + "0.scale"))
+
+
+def bake_state_dict(state: Mapping[str, Any], **options: Any) -> dict[str, Any]:
+    """The ``state_dict`` of the plain architecture, from that of a converted model.
+
+    Each layer's options come from the ``state_dict`` itself, where converted models save them.
+
+    Args:
+        state: what ``model.state_dict()`` gave.
+        options: of :func:`oni.orthogonal`, instead of those saved, for every layer. Where none were saved, ``steps`` at
+            least is needed, and weights are taken as those of linear layers and plain convolutions, neither
+            grouped nor transposed.
+
+    >>> import oni
+    >>> layer = oni.nn.Linear(8, 4, steps=3)
+    >>> plain = bake_state_dict(layer.state_dict())
+    >>> list(plain), torch.equal(plain["weight"], layer.weight)
+    (['weight', 'bias'], True)
+    """
+    found = list(proxies_in(state))
+    if not found:
+        raise ValueError("nothing to bake: no proxy of an orthogonal weight (*.parametrizations.*.original) is in it")
+    made: dict[Any, Tensor] = {}
+    pending: dict[str, dict[str, Tensor]] = {}
+    for proxy in found:
+        if proxy.weight in state:
+            raise ValueError(f"{proxy.weight} is there both as a weight and as a proxy")
+        chosen = proxy.options(options)
+        # Shared proxies become shared weights.
+        same = (proxy.Z.data_ptr(), tuple(proxy.Z.shape), chosen, proxy.layout)
+        if same not in made:
+            made[same] = proxy.value(chosen)
+        pending.setdefault(proxy.weight.rpartition(".")[0], {})[proxy.weight] = made[same]
+    dropped = {proxy.prefix + own for proxy in found for own in OWN}
+    baked: dict[str, Any] = {}
+    for key, entry in state.items():
+        # A layer's weight goes before whatever else the layer has, as in torch's own layers.
+        parts = key.split(".")
+        for depth in range(len(parts)):
+            baked.update(pending.pop(".".join(parts[:depth]), {}))
+        if key not in dropped:
+            baked[key] = entry
+    return baked

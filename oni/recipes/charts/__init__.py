@@ -1,0 +1,1 @@
+"""A chart is data; two drawers draw it."""

@@ -1,0 +1,1 @@
+"""Deep MLPs on Fashion-MNIST."""

@@ -1,0 +1,1 @@
+"""Random matrices: what the iteration does to a spectrum."""

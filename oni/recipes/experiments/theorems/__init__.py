@@ -1,0 +1,1 @@
+"""What orthogonal weights do to signals, and what the theorems say."""

@@ -1,0 +1,1 @@
+"""What orthogonalisation adds to a convolution."""

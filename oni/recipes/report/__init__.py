@@ -1,0 +1,1 @@
+"""One HTML page of experiments and runs, and the page of the documentation."""

@@ -1,0 +1,1 @@
+"""The engine: runs, checkpoints, progress; it knows named metrics and nothing else."""

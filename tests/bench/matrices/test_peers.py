@@ -1,0 +1,108 @@
+import sys
+import types
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+import oni
+from oni.bench.matrices import peers
+from oni.bench.matrices.cases import CASES, contenders, inputs
+from oni.newton.reference import literal, oracle
+
+f64 = torch.float64
+SHAPES = [(6, 10), (7, 7), (10, 6), (3, 6, 10)]
+
+
+def gradient(function, Z, G):
+    leaf = Z.clone().requires_grad_()
+    return torch.autograd.grad(function(leaf), leaf, G)[0]
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("center", [True, False])
+@pytest.mark.parametrize("steps", [2, 5])
+def test_the_authors_form_is_the_paper_s(shape, center, steps):
+    # Large, so that the 1e-5 they add is small: 1e-5 / 1e6.
+    Z, G = 1e3 * torch.randn(2, *shape, dtype=f64)
+    W = peers.authors(Z, steps, center=center)
+    assert_close(W, literal(Z, steps, center=center), atol=1e-10, rtol=0)
+    expected = gradient(lambda Z: literal(Z, steps, center=center), Z, G)
+    assert_close(gradient(lambda Z: peers.authors(Z, steps, center=center), Z, G), expected, atol=1e-8, rtol=0)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("method", [peers.polar_factor, peers.olm])
+def test_decompositions_lead_where_many_steps_do(shape, method):
+    Z, G = torch.randn(2, *shape, dtype=f64)
+    center = shape[-2] < shape[-1]
+    # 1e-9: conditions of some hundred, squared by the Gram matrix.
+    assert_close(method(Z, center=center), oracle(Z, 40, center=center), atol=1e-9, rtol=0)
+    expected = gradient(lambda Z: oni.orthogonalize(Z, 30, center=center), Z, G)
+    assert_close(gradient(lambda Z: method(Z, center=center), Z, G), expected, atol=1e-6, rtol=1e-6)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("name", peers.MAPS)
+def test_torch_s_own(shape, name):
+    Z, G = torch.randn(2, *shape)
+    (W,), (dZ,) = peers.torch_orthogonal(Z, G, name).run()
+    delta = oni.orthogonality(W)
+    assert min(delta.row.max(), delta.column.max()) < 1e-5
+    assert dZ.abs().max() > 0
+
+
+def test_geotorch_where_it_is_installed(monkeypatch):
+    def orthogonal(module, name):
+        torch.nn.utils.parametrizations.orthogonal(module, name)
+
+    names = [contender.name for contender in peers.peers(center=True, against="oni T=5")]
+    if "geotorch" not in sys.modules:
+        monkeypatch.setitem(sys.modules, "geotorch", types.SimpleNamespace(orthogonal=orthogonal, __spec__=1))
+    *others, geotorch = peers.peers(center=True, against="oni T=5")
+    assert [contender.name for contender in others] == names[: len(others)]
+    assert geotorch.name == "geotorch"
+    (W,), _ = geotorch.prepare(*torch.randn(2, 6, 6)).run()
+    assert oni.orthogonality(W).row < 1e-5
+
+
+def by_name(case):
+    return {contender.name: contender for contender in contenders(case, inputs(case.shape)[0])}
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_who_runs(case):
+    found = by_name(case)
+    assert len(found) == len(contenders(case, inputs(case.shape)[0]))
+    tall, batch = case.shape[-2] > case.shape[-1], len(case.shape) > 2
+    assert ("literal T=2" in found, "literal T=5" in found) == (not tall, True)
+    assert ("36 single calls T=5" in found) == batch
+    wide = case.name in ("256x784", "256x2304", "512x4608")
+    assert ("oni tight T=3" in found) == wide
+    assert any(name.startswith("oni minimax") for name in found) == wide
+    assert {"svd", "eigh (OLM)", *(f"torch {name}" for name in peers.MAPS)} <= found.keys()
+    before = []
+    for name, contender in found.items():
+        # A contender is compared with one that has been tried before it.
+        assert contender.against in ("", *before)
+        before.append(name)
+
+
+def test_the_schedules_certify_the_same():
+    case = CASES[1]
+    start = oni.spectrum(oni.orthogonalize(inputs(case.shape)[0], 0))
+    interval = (float(start.min()), float(start.max()))
+    (minimax,) = (contender for name, contender in by_name(case).items() if "minimax" in name)
+    newton = by_name(case)[minimax.against]
+    for contender, schedule in ((newton, "newton"), (minimax, "minimax")):
+        steps = contender.steps
+        assert oni.certified_range(interval, steps, schedule=schedule)[0] >= 0.9
+        assert oni.certified_range(interval, steps - 1, schedule=schedule)[0] < 0.9
+    assert minimax.steps < newton.steps
+
+
+def test_inputs_are_fixed():
+    for first, second in zip(inputs((4, 5)), inputs((4, 5)), strict=True):
+        assert torch.equal(first, second)
+    Z, G = inputs((4, 5))
+    assert not torch.equal(Z, G)

@@ -1,0 +1,183 @@
+import itertools
+from collections import Counter
+
+import pytest
+import torch
+from torch import nn
+
+import oni
+from oni.recipes.networks.dcgan import LATENT, Discriminator, Generator
+from oni.recipes.networks.mlp import MLP
+from oni.recipes.networks.normalisation import norm_layer
+from oni.recipes.networks.resnet_cifar import ResNetCIFAR, resnet110
+from oni.recipes.networks.resnet_imagenet import resnet18, resnet50, resnet101
+from oni.recipes.networks.vgg import VGG
+
+CONVOLUTIONS = (nn.Conv2d, nn.ConvTranspose2d)
+
+
+def parameters(net):
+    return sum(parameter.numel() for parameter in net.parameters())
+
+
+def convolutions(net):
+    return [module for module in net.modules() if isinstance(module, CONVOLUTIONS)]
+
+
+def maps(net, *shape):
+    """The output shape of every convolution, in the order of use."""
+    seen = []
+    for conv in convolutions(net):
+        conv.register_forward_hook(lambda module, given, out: seen.append(tuple(out.shape[1:])))
+    with torch.no_grad():
+        net(torch.randn(1, *shape))
+    return seen
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_mlp(bias):
+    net = MLP(20, bias=bias)
+    weights = 784 * 256 + 19 * 256**2 + 256 * 10
+    assert parameters(net) == weights + (20 * 256 if bias else 0) + 10
+    assert net(torch.randn(3, 1, 28, 28)).shape == (3, 10)
+    linear = [layer for layer in net.layers if isinstance(layer, nn.Linear)]
+    assert len(linear) == 21
+    assert [type(layer) for layer in net.layers[2:-1:2]] == 20 * [nn.ReLU]
+
+
+@pytest.mark.parametrize(("g", "k"), [(2, 1), (3, 2), (4, 3)])
+def test_vgg(g, k):
+    net = VGG(g, k)
+    a, b, c = 32 * k, 64 * k, 128 * k
+    weights = 9 * (3 * a + g * a * a + (a + (g - 1) * b) * b + (b + (g - 1) * c) * c)
+    assert parameters(net) == weights + c * 10 + 10
+    assert len(convolutions(net)) == 3 * g + 1
+    assert maps(net, 3, 32, 32) == [(a, 32, 32)] * (g + 1) + [(b, 16, 16)] * g + [(c, 8, 8)] * g
+    # He's by fan-out: variance 2 / (9 filters).
+    assert convolutions(net)[-1].weight.detach().std() == pytest.approx((2 / (9 * c)) ** 0.5, rel=0.05)
+    assert net(torch.randn(2, 3, 32, 32)).shape == (2, 10)
+    assert parameters(VGG(g, k, bias=True)) - parameters(net) == (g + 1) * a + g * b + g * c
+
+
+@pytest.mark.parametrize("norm", ["none", "batch", "group"])
+def test_resnet110(norm):
+    net = resnet110(norm=norm)
+    assert len(convolutions(net)) == 109
+    weights = 9 * (3 * 16 + 36 * 16**2 + 16 * 32 + 35 * 32**2 + 32 * 64 + 35 * 64**2)
+    filters = 37 * 16 + 36 * 32 + 36 * 64
+    # A bias each without normalisation; a factor and an offset with it.
+    assert parameters(net) == weights + filters * (1 if norm == "none" else 2) + 650
+    if norm == "none":
+        assert maps(net, 3, 32, 32) == [(16, 32, 32)] * 37 + [(32, 16, 16)] * 36 + [(64, 8, 8)] * 36
+    kinds = Counter(type(module) for module in net.modules())
+    assert kinds[nn.BatchNorm2d] == (109 if norm == "batch" else 0)
+    assert kinds[nn.GroupNorm] == (109 if norm == "group" else 0)
+
+
+def test_option_a_shortcut():
+    block = ResNetCIFAR(1).blocks[1]
+    x = torch.rand(2, 16, 8, 8)
+    out = block.shortcut(x)
+    assert out.shape == (2, 32, 4, 4)
+    assert torch.equal(out[:, :16], x[:, :, ::2, ::2])
+    assert not out[:, 16:].any()
+    for conv in (block.conv1, block.conv2):
+        nn.init.zeros_(conv.weight)
+        nn.init.zeros_(conv.bias)
+    assert torch.equal(block(x), out)
+
+
+@pytest.mark.parametrize(
+    ("build", "count", "expected"),
+    # The counts of torchvision's networks of the same names.
+    [(resnet18, 20, 11_689_512), (resnet50, 53, 25_557_032), (resnet101, 104, 44_549_160)],
+)
+def test_resnet_imagenet(build, count, expected):
+    with torch.device("meta"):
+        net, bare = build(), build(norm="none", classes=200)
+    assert parameters(net) == expected
+    assert len(convolutions(net)) == count
+    features = net.classifier.in_features
+    filters = sum(conv.out_channels for conv in convolutions(net))
+    assert parameters(bare) == expected - 2 * filters - 800 * (features + 1)
+    assert not any(isinstance(module, nn.BatchNorm2d) for module in bare.modules())
+
+
+@pytest.mark.parametrize(("build", "features"), [(resnet18, 512), (resnet50, 2048)])
+def test_resnet_at_64(build, features):
+    net = build(norm="group", classes=7)
+    sizes = [shape[-1] for shape in maps(net, 3, 64, 64)]
+    assert sizes[0] == 32
+    assert set(sizes[1:]) == {16, 8, 4, 2}
+    assert maps(net, 3, 96, 64)[-1][-2:] == (3, 2)
+    assert net.classifier.in_features == features
+    assert net(torch.randn(2, 3, 64, 64)).shape == (2, 7)
+
+
+def test_generator():
+    net = Generator()
+    images = net(torch.randn(2, LATENT))
+    assert images.shape == (2, 3, 32, 32)
+    assert images.abs().max() <= 1
+    assert maps(net, LATENT) == [(512, 4, 4), (256, 8, 8), (128, 16, 16), (64, 32, 32), (3, 32, 32)]
+    widths = [128, 512, 256, 128, 64]
+    weights = 16 * sum(a * b for a, b in itertools.pairwise(widths)) + 9 * 64 * 3
+    assert parameters(net) == weights + 3 * sum(widths[1:]) + 3
+
+
+def test_discriminator():
+    net = Discriminator()
+    assert net(torch.randn(2, 3, 32, 32)).shape == (2,)
+    expected = [(64, 32), (64, 16), (128, 16), (128, 8), (256, 8), (256, 4), (512, 4)]
+    assert maps(net, 3, 32, 32) == [(width, size, size) for width, size in expected]
+    widths = [3, 64, 64, 128, 128, 256, 256, 512]
+    weights = sum(a * b * s * s for a, b, s in zip(widths, widths[1:], [3, 4, 3, 4, 3, 4, 3], strict=False))
+    assert parameters(net) == weights + sum(widths[1:]) + 8192 + 1
+
+
+@pytest.mark.parametrize(
+    ("build", "shape"),
+    [
+        (lambda: MLP(20), (784,)),
+        (lambda: VGG(2, 1), (3, 32, 32)),
+        (resnet110, (3, 32, 32)),
+        (lambda: resnet18(norm="group", classes=5), (3, 64, 64)),
+        (lambda: resnet50(norm="none", classes=5), (3, 32, 32)),
+        (Generator, (LATENT,)),
+        (Discriminator, (3, 32, 32)),
+    ],
+    ids=["mlp", "vgg", "resnet110", "resnet18", "resnet50", "generator", "discriminator"],
+)
+def test_converted_trained_and_baked(build, shape):
+    net = build()
+    keys, count = list(net.state_dict()), parameters(net)
+    oni.convert(net, steps=2)
+    x = torch.randn(2, *shape)
+    net(x).square().mean().backward()
+    for name, parameter in net.named_parameters():
+        assert parameter.grad is not None, name
+        assert torch.isfinite(parameter.grad).all(), name
+    net.eval()
+    with torch.no_grad():
+        live = net(x)
+        oni.bake(net)
+        torch.testing.assert_close(net(x), live, rtol=1e-5, atol=1e-6 * float(live.abs().max()))
+    assert (list(net.state_dict()), parameters(net)) == (keys, count)
+
+
+@pytest.mark.parametrize(
+    ("build", "complaint"),
+    [
+        (lambda: MLP(0), "depth must be at least 1, got 0"),
+        (lambda: VGG(0, 1), "g and k must be at least 1, got g=0, k=1"),
+        (lambda: resnet110(norm="layer"), "norm must be one of 'none', 'batch', 'group', got 'layer'"),
+    ],
+)
+def test_what_is_refused(build, complaint):
+    with pytest.raises(ValueError, match=complaint):
+        build()
+
+
+def test_group_norm_is_capped():
+    assert norm_layer("group", 64, 16).num_groups == 16
+    assert norm_layer("group", 16, 64).num_groups == 16

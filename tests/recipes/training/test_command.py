@@ -1,0 +1,190 @@
+"""Training through ``oni reproduce``: changes, interruption, several processes, and what programs read."""
+
+import errno
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from oni.cli import main
+from oni.recipes import reproduce
+from oni.recipes.experiments.fashion_mnist import family as fashion
+from oni.recipes.training.run_folder import Busy
+
+SMALL = ["network_options.depth=2", "network_options.width=32", "samples=256", "epochs=1", "batch_size=64"]
+ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore", "PYTHONUNBUFFERED": "1"}
+
+
+@pytest.fixture
+def run(capsys):
+    def run(*arguments):
+        code = main(["reproduce", *map(str, arguments)])
+        return code, *capsys.readouterr()
+
+    return run
+
+
+def results(out, id="figA2"):
+    return json.loads((out / id / "results.json").read_text())
+
+
+def numbers(record):
+    return [run["measured"] for run in record["runs"]]
+
+
+def test_changes_by_words_and_by_file(run, tmp_path):
+    file = tmp_path / "changes.yaml"
+    file.write_text("network_options: {depth: 2, width: 32}\nsamples: 256\nepochs: 9\nbatch_size: 64\n")
+    out = tmp_path / "results"
+    code, _, err = run("figA2", "epochs=1", "learning_rate=0.25", "--config", file, "--preset", "smoke", "--out", out)
+    assert code == 0
+    record = results(out)
+    assert [run["learning_rate"] for run in numbers(record)] == 4 * [0.25]
+    assert {len(run["train_error"]) for run in numbers(record)} == {1}
+    assert "figA2, 4 of 4: 20-layer MLP, ONI-NS, Z orthogonal, not centred, seed 0" in err
+    configs = [json.loads(path.read_text()) for path in (out / "runs").glob("*/config.json")]
+    assert {(each["network_options"]["width"], each["batch_size"], each["samples"]) for each in configs} == {
+        (32, 64, 256)
+    }
+    # The command that is recorded does the same again.
+    words = record["command"].split()
+    assert words[:5] == ["oni", "reproduce", "figA2", "--preset", "smoke"]
+    again = tmp_path / "again"
+    assert run(*words[2:], "--out", again)[0] == 0
+    assert numbers(results(again)) == numbers(record)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["figA2", "epoch=1"], "the nearest is 'epochs'"),
+        (["figA2", "epochs"], "is not key=value"),
+        (["figA2", "seed=1"], "pass --seed"),
+        (["fig2", "epochs=1"], "fig2 trains nothing, so epochs=1 is of no use"),
+        (["fig2", "--data", "here"], "so --data is of no use"),
+        (["fig2", "--devices", "2"], "so --devices, --strategy, --num-nodes or --accelerator is of no use"),
+        (["fig2", "--resume"], "so --resume is of no use"),
+        (["figA2", "--precision", "8"], "precision '8' is not known; the nearest is"),
+        (["figA2", "--strategy", "dp"], "strategy must be one of auto, ddp, fsdp2"),
+        (["figA2", "--devices", "0"], "devices must be at least 1"),
+        (["figA2", "--config", "nowhere.yaml"], "nowhere.yaml"),
+        (["figA2", "--download"], "pass --data DIR"),
+        (["figA2", "--preset", "paper", "--data", "nowhere"], "no Fashion-MNIST here"),
+    ],
+)
+def test_bad_arguments_are_one_line_and_train_nothing(run, tmp_path, arguments, message):
+    preset = [] if "--preset" in arguments else ["--preset", "smoke"]
+    code, out, err = run(*arguments, *preset, "--out", tmp_path)
+    assert code == 2
+    assert out == ""
+    assert err.splitlines()[-1].startswith("oni: ")
+    assert message in err.splitlines()[-1]
+    assert not (tmp_path / "runs").exists()
+
+
+def test_for_programs(run, tmp_path):
+    code, out, err = run("figA2", *SMALL, "--preset", "smoke", "--out", tmp_path, "--json")
+    assert (code, err) == (0, "")
+    events = [json.loads(line) for line in out.splitlines()]
+    assert [event["event"] for event in events] == 4 * ["start", "epoch", "end"] + ["result"]
+    assert {claim["held"] for claim in events[-1]["claims"]} <= {True, False}
+    assert all(os.path.exists(path) for path in events[-1]["written"])
+
+
+def test_a_selection_is_shown(run, tmp_path, monkeypatch):
+    sizes = {
+        "data": "fashion-mnist-sample",
+        "samples": 0,
+        "epochs": 1,
+        "seeds": 1,
+        "grid": [0.1, 0.5],
+        "select_epochs": 1,
+    }
+    monkeypatch.setitem(fashion.PRESETS, "smoke", sizes)
+    code, _, _ = run("figA2", *SMALL, "--preset", "smoke", "--out", tmp_path)
+    assert code == 0
+    for found in numbers(results(tmp_path)):
+        assert list(found["validation_error"]) == ["0.1", "0.5"]
+        best = min(found["validation_error"], key=found["validation_error"].get)
+        assert found["learning_rate"] == float(best)
+
+
+def test_what_another_process_trains_comes_later(run, tmp_path, monkeypatch):
+    busy, real, order = {"oni"}, reproduce.Experiment.run, []
+
+    def one_is_busy(self, parameters, setting):
+        order.append(parameters["method"])
+        if parameters["method"] in busy:
+            busy.clear()
+            raise Busy(11, "another process is training this run", "somewhere")
+        return real(self, parameters, setting)
+
+    monkeypatch.setattr(reproduce.Experiment, "run", one_is_busy)
+    assert run("figA2", *SMALL, "--preset", "smoke", "--out", tmp_path)[0] == 0
+    assert order == ["oni", "oni-ns", "oni", "oni-ns", "oni"]
+    assert [run["parameters"]["method"] for run in results(tmp_path)["runs"]] == ["oni", "oni-ns", "oni", "oni-ns"]
+
+
+def test_a_full_disk(run, tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("oni.recipes.training.run_folder.os.fsync", full)
+    code, out, err = run("figA2", *SMALL, "--preset", "smoke", "--out", tmp_path)
+    assert (code, out) == (74, "")
+    assert "No space left on device (there was no checkpoint yet)" in err.splitlines()[-1]
+    assert not (tmp_path / "figA2" / "results.json").exists()
+
+
+def test_where_every_learning_rate_diverges(run, tmp_path, monkeypatch):
+    sizes = {"data": "fashion-mnist-sample", "samples": 0, "epochs": 1, "seeds": 1, "grid": [1e30, 1e38]}
+    monkeypatch.setitem(fashion.PRESETS, "smoke", {**sizes, "select_epochs": 1})
+    assert run("figA2", *SMALL, "--preset", "smoke", "--out", tmp_path)[0] == 0
+    assert [found["status"] for found in numbers(results(tmp_path))] == 4 * ["diverged"]
+    assert [found["validation_error"] for found in numbers(results(tmp_path))] == 4 * [{"1e+30": None, "1e+38": None}]
+
+
+def command(*arguments):
+    return [sys.executable, "-m", "oni.cli", "reproduce", *map(str, arguments)]
+
+
+def started(arguments):
+    return subprocess.Popen(command(*arguments), env=ENVIRONMENT, stderr=subprocess.PIPE, text=True)
+
+
+def test_ctrl_c_and_resume(run, tmp_path):
+    long = ["figA2", *SMALL[:2], "samples=2048", "epochs=400", "--preset", "smoke", "--out", tmp_path]
+    with started(long) as process:
+        assert any(line.startswith("epoch 2:") for line in process.stderr)
+        process.send_signal(signal.SIGINT)
+        rest = process.stderr.read()
+        assert process.wait(60) == 130
+    assert "start it again with --resume" in rest
+    assert "Traceback" not in rest
+    # Without --resume it is not touched, and the remedy is said.
+    (folder,) = (tmp_path / "runs").iterdir()
+    before = sorted(path.name for path in folder.iterdir())
+    code, _, err = run(*long)
+    assert code == 2
+    assert "pass --resume to continue it" in err.splitlines()[-1]
+    assert sorted(path.name for path in folder.iterdir()) == before
+    with started([*long, "--resume"]) as process:
+        assert any("continues after step" in line for line in process.stderr)
+        process.kill()
+
+
+def test_two_devices_give_what_one_gives(run, tmp_path):
+    few = ["figA2", *SMALL, "precision=64-true", "--preset", "smoke", "--accelerator", "cpu"]
+    assert run(*few, "--out", tmp_path / "one")[0] == 0
+    both = command(*few, "--out", tmp_path / "two", "--devices", 2, "--strategy", "ddp")
+    done = subprocess.run(both, env=ENVIRONMENT, capture_output=True, text=True, timeout=150)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout.count("Written:") == 1
+    one, two = numbers(results(tmp_path / "one")), numbers(results(tmp_path / "two"))
+    for alone, shared in zip(one, two, strict=True):
+        # Sums over two halves round otherwise: float64, a few steps. What is recorded has six digits.
+        assert shared["train_loss"] == pytest.approx(alone["train_loss"], rel=1e-5)
+        assert shared["test_error"] == alone["test_error"]

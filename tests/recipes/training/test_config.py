@@ -1,0 +1,131 @@
+"""Configurations: their hash, and changes to them by words."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from oni.recipes.training.config import Config
+from oni.recipes.training.overrides import overridden, read_changes
+
+PLAIN = Config(
+    data="fashion-mnist-sample", method="plain", network_options={"depth": 3}, learning_rate=0.5, drops=(1, 2), seed=7
+)
+
+
+def test_the_hash_does_not_change_by_accident():
+    # If this fails, every run on every disk will be trained again: is that meant? Then raise config.FORMAT.
+    assert PLAIN.hash == "ebc0fe2b4afe"
+    assert PLAIN.name == f"mlp-plain-lr0.5-seed7-{PLAIN.hash}"
+
+
+def test_equal_configurations_are_one():
+    same = Config(
+        data="fashion-mnist-sample",
+        method="plain",
+        network_options={"width": 256, "depth": 3},
+        learning_rate=0.5,
+        drops=[1, 2],
+        weight_decay=0,
+        seed=7,
+    )
+    assert same == PLAIN
+    assert same.hash == PLAIN.hash
+    assert Config(method_options={"steps": 5}).hash == Config().hash
+
+
+def test_every_field_is_in_the_hash():
+    others = {
+        "data": "fashion-mnist", "network_options": {"depth": 4}, "method": "xavier", "change_output": True,
+        "optimizer": "adam", "learning_rate": 0.25, "momentum": 0.5, "weight_decay": 0.1, "batch_size": 1, "epochs": 3,
+        "drops": (), "drop_factor": 0.1, "seed": 1, "samples": 9, "validation": 9, "split_seed": 1,
+        "precision": "64-true", "watch": ("a",),
+    }  # fmt: skip
+    hashes = {replace(PLAIN, **{name: value, **({"method_options": {}} if name == "method" else {})}).hash
+              for name, value in others.items()}  # fmt: skip
+    assert len(hashes | {PLAIN.hash}) == len(others) + 1
+    vgg = replace(PLAIN, network="vgg", network_options={"g": 2, "k": 1})
+    steps = Config(method_options={"steps": 4})
+    assert len({vgg.hash, PLAIN.hash, steps.hash, Config().hash}) == 4
+    assert set(others) | {"network", "method_options"} == set(PLAIN.as_dict())
+
+
+def test_through_json(tmp_path):
+    path = tmp_path / "config.json"
+    for config in (PLAIN, Config(method="olm", watch=("a", "b"))):
+        path.write_text(json.dumps(config.as_dict()))
+        assert overridden(Config(), read_changes(path)) == config
+
+
+def test_through_yaml(tmp_path):
+    path = tmp_path / "changes.yaml"
+    path.write_text(
+        "# a comment\nlearning_rate: 1e-2\ndrops: [3, 5]\nchange_output: yes\n"
+        "method_options:\n  steps: 3\n  scale: relu\n"
+    )
+    changed = overridden(Config(), read_changes(path))
+    assert (changed.learning_rate, changed.drops, changed.change_output) == (0.01, (3, 5), True)
+    assert (changed.method_options["steps"], changed.method_options["scale"]) == (3, "relu")
+
+
+def test_changes_by_words():
+    changed = overridden(
+        Config(),
+        ["learning_rate=1", "learning_rate=5e-1", "epochs = 3", "drops=", "change_output=yes", "watch=a,b",
+         "network_options.depth=6", "method_options.scale=relu", "method_options.learn_scale=false"],
+    )  # fmt: skip
+    assert (changed.learning_rate, changed.epochs, changed.drops, changed.change_output) == (0.5, 3, (), True)
+    assert changed.watch == ("a", "b")
+    assert changed.network_options["depth"] == 6
+    assert (changed.method_options["scale"], changed.method_options["learn_scale"]) == ("relu", False)
+    # Another method forgets the options of the one before; the same one keeps them.
+    assert overridden(changed, ["method=plain"]).method_options == {}
+    assert overridden(changed, ["method=oni"]) == changed
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("learning_rat=1", "the nearest is 'learning_rate'"),
+        ("method_option.steps=1", "the nearest is 'method_options'"),
+        ("method_options.step=1", "no option 'step'; the nearest is 'steps'"),
+        ("network_options.dept=1", "no option 'dept'; the nearest is 'depth'"),
+        ("method=onni", "method 'onni' is not known; the nearest is 'oni'"),
+        ("data=mnist", "data 'mnist' is not known; the nearest is 'fashion-mnist'"),
+        ("epochs=1.5", "epochs=1.5: must be a whole number"),
+        ("epochs=0", "epochs must be at least 1"),
+        ("learning_rate=fast", "learning_rate=fast: must be a number"),
+        ("change_output=perhaps", "must be true or false"),
+        ("drops=1,x", "must be whole numbers"),
+        ("epochs", "is not key=value"),
+        ("method_options=3", "write method_options.option=value"),
+        ("seed.x=3", "write seed=value"),
+    ],
+)
+def test_wrong_changes(change, message):
+    with pytest.raises(ValueError, match=message):
+        overridden(Config(), [change])
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("{", "changes.yaml: not YAML"),
+        ("\x00", "changes.yaml: not YAML"),
+        ("!!python/object/apply:os.getcwd []", "changes.yaml: not YAML"),
+        ("[1]", "changes.yaml: must hold keys and values"),
+        ("", "must hold keys and values"),
+        ('{"sed": 1}', "the nearest is 'seed'"),
+        ("epochs: many", "epochs=many: must be a whole number"),
+        ("drops: [1, x]", "must be whole numbers"),
+        ("learning_rate: .nan", "learning_rate must be a finite number"),
+        ("method_options: 3", "write method_options.option=value"),
+        ("method_options: {step: 3}", "no option 'step'; the nearest is 'steps'"),
+        ("seed: true", "seed=true: must be a whole number"),
+    ],
+)
+def test_wrong_files(content, message, tmp_path):
+    path = tmp_path / "changes.yaml"
+    path.write_text(content)
+    with pytest.raises(ValueError, match=message):
+        overridden(Config(), read_changes(path))

@@ -1,0 +1,357 @@
+"""One run in one process: what it writes, what it refuses, what it survives."""
+
+import csv
+import errno
+import json
+import os
+import signal
+import threading
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from oni.recipes.data.batches import order, split
+from oni.recipes.data.subjects import NETWORKS, Images
+from oni.recipes.training import loop
+from oni.recipes.training.config import Config
+from oni.recipes.training.devices import Hardware
+from oni.recipes.training.interruption import Interrupted
+from oni.recipes.training.learning_rate import AllDiverged, select_learning_rate
+from oni.recipes.training.loop import built, made_optimizer
+from oni.recipes.training.run import finished, train
+from oni.recipes.training.run_folder import Busy, NotSaved, RunFolder
+
+SMALL = Config(
+    data="fashion-mnist-sample",
+    network_options={"depth": 1, "width": 8, "inputs": 12},
+    batch_size=16,
+    epochs=2,
+    drops=(1,),
+    learning_rate=0.1,
+)
+
+
+@pytest.fixture(scope="module")
+def images():
+    """Random bytes, with labels that can be learnt."""
+    generator = torch.Generator().manual_seed(0)
+    pixels = torch.randint(0, 256, (150, 1, 3, 4), dtype=torch.uint8, generator=generator)
+    labels = (pixels[:, 0, 0, 0] // 26).clamp(max=9)
+    return Images(pixels[:100], labels[:100], pixels[100:], labels[100:])
+
+
+def go(config, out, images, **options):
+    return train(config, out, data=images, **{"progress": "none", **options})
+
+
+def watching(function):
+    return replace(SMALL, watch=("eye",)), {"watch": {"eye": function}}
+
+
+def test_the_folder_of_a_run(images, tmp_path):
+    config = replace(SMALL, validation=20)
+    result = go(config, tmp_path, images)
+    assert result.trained
+    assert result.folder == tmp_path / config.name
+    assert json.loads((result.folder / "config.json").read_text()) == config.as_dict()
+    session = result.folder.joinpath("run.json")
+    record = json.loads(session.read_text())["sessions"][0]
+    assert {"code", "versions", "machine", "hardware", "started", "from_step"} <= record.keys()
+    with (result.folder / "epochs.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["epoch"] for row in rows] == ["1", "2"]
+    assert [float(row["learning_rate"]) for row in rows] == [0.1, 0.05]
+    # 80 are left to train on, in batches of 16.
+    assert [int(row["steps"]) for row in rows] == [5, 10]
+    assert float(rows[1]["test_error"]) == result.metrics["test_error"]
+    assert 0 <= result.metrics["validation_error"] <= 1
+    assert [step for _, step, _ in RunFolder(tmp_path, config).checkpoints()] == [10]
+    assert not list(result.folder.glob(".*.part"))
+
+
+def test_finished_runs_are_not_trained_again(images, tmp_path):
+    first = go(SMALL, tmp_path, images)
+    again = train(SMALL, tmp_path, data=Path("no-such-folder"), progress="none")
+    assert not again.trained
+    assert (again.metrics, again.epochs) == (first.metrics, first.epochs)
+
+
+def test_the_callers_generator_is_left_alone(images, tmp_path):
+    before = torch.get_rng_state()
+    go(SMALL, tmp_path, images)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_evaluation_is_of_every_sample_once(images, tmp_path):
+    weights = {}
+    config, watch = watching(
+        lambda step, model: weights.update({step: {k: v.clone() for k, v in model.state_dict().items()}})
+    )
+    result = go(config, tmp_path, images, **watch)
+    network, _ = built(config)
+    network.load_state_dict(weights[12])
+    parts = split(images, config, torch.device("cpu"), torch.float32)
+    pixels, labels = parts.test.batch(torch.arange(50))
+    with torch.no_grad():
+        expected = (network(pixels).argmax(1) != labels).double().mean().item()
+    assert result.metrics["test_error"] == expected
+
+
+def test_scaling_and_split(images):
+    config = replace(SMALL, validation=30, samples=40)
+    parts = split(images, config, torch.device("cpu"), torch.float64)
+    assert (len(parts.train), len(parts.validation), len(parts.test)) == (40, 30, 50)
+    every, _ = parts.train.batch(torch.arange(40))
+    assert abs(every.mean().item()) < 1e-14  # the mean of 480 float64 numbers below 1
+    held_out = {tuple(image.flatten().tolist()) for image in parts.validation.images}
+    assert not held_out & {tuple(image.flatten().tolist()) for image in parts.train.images}
+
+
+def test_order_is_a_function_of_seed_and_epoch():
+    assert order(50, 1, 2).tolist() == order(50, 1, 2).tolist() != order(50, 2, 1).tolist()
+    assert sorted(order(50, 1, 2).tolist()) == list(range(50))
+
+
+def test_every_epoch_has_its_order(images, tmp_path, monkeypatch):
+    asked = []
+    monkeypatch.setattr(loop, "order", lambda *arguments: asked.append(arguments) or order(*arguments))
+    go(replace(SMALL, seed=3), tmp_path, images)
+    assert asked == [(100, 3, 0), (100, 3, 1)]
+
+
+def test_watching_leaves_no_trace_and_is_recorded(images, tmp_path):
+    def look(step, model):
+        assert not model.training
+        torch.rand(3)
+        return {"step": step, "inf": float("inf")} if step in (0, 7) else None
+
+    config, watch = watching(look)
+    watched = go(config, tmp_path, images, **watch)
+    assert watched.watched == {"eye": {0: {"step": 0, "inf": None}, 7: {"step": 7, "inf": None}}}
+    assert finished(config, tmp_path).watched == watched.watched
+    assert go(SMALL, tmp_path, images).metrics["test_loss"] == watched.metrics["test_loss"]
+    with pytest.raises(ValueError, match="watch must have the names"):
+        go(config, tmp_path, images)
+
+
+def test_divergence_is_recorded_and_kept(images, tmp_path):
+    def break_it(step, model):
+        if step == 8:
+            with torch.no_grad():
+                next(model.parameters()).fill_(float("nan"))
+
+    config, watch = watching(break_it)
+    result = go(config, tmp_path, images, checkpoint_steps=4, **watch)
+    assert result.diverged
+    assert result.metrics["test_error"] is None
+    assert [row["train_loss"] is None for row in result.epochs] == [False, True]
+    assert RunFolder(tmp_path, config).checkpoints()
+    assert not go(config, tmp_path, images, **watch).trained
+
+
+def test_divergence_is_seen_within_an_epoch(images, tmp_path):
+    # The first step overflows; the loss is looked at every 20 steps, of which an epoch has 25.
+    config = replace(SMALL, method="plain", method_options={}, learning_rate=1e38, batch_size=4)
+    result = go(config, tmp_path, images)
+    assert result.diverged
+    assert (result.metrics["steps"], result.metrics["epochs"]) == (20, 0)
+
+
+def cut(step):
+    """Ends a run the way that a crash does."""
+
+    def look(done, model):
+        if done == step:
+            raise RuntimeError("cut")
+
+    return look
+
+
+@pytest.mark.parametrize("damage", [lambda content: content[:-40], lambda content: content[:99] + b"?" + content[100:]])
+def test_a_damaged_checkpoint_is_named_and_the_one_before_used(damage, images, tmp_path, capsys):
+    config, watch = watching(cut(9))
+    with pytest.raises(RuntimeError, match="cut"):
+        go(config, tmp_path, images, checkpoint_steps=3, **watch)
+    folder = RunFolder(tmp_path, config)
+    (newest, step, _), (_, previous, _) = folder.checkpoints()
+    assert (step, previous) == (6, 3)
+    path = folder.path / newest
+    path.write_bytes(damage(path.read_bytes()))
+    resumed = go(config, tmp_path, images, watch={"eye": cut(-1)})
+    assert newest in capsys.readouterr().err
+    assert folder.read("run.json")["sessions"][-1]["from_step"] == 3
+    whole = go(config, tmp_path / "whole", images, watch={"eye": cut(-1)})
+    assert resumed.metrics["test_loss"] == whole.metrics["test_loss"]
+
+
+class Forgetful(torch.nn.Module):
+    """Draws random numbers while it trains."""
+
+    def __init__(self, inputs=12):
+        super().__init__()
+        self.layers = torch.nn.Sequential(
+            torch.nn.Flatten(), torch.nn.Linear(inputs, 8), torch.nn.Dropout(), torch.nn.Linear(8, 10)
+        )
+
+    def forward(self, images):
+        return self.layers(images)
+
+
+def test_generators_continue(images, tmp_path, monkeypatch):
+    monkeypatch.setitem(NETWORKS, "forgetful", Forgetful)
+    config = replace(SMALL, network="forgetful", network_options={}, watch=("eye",), momentum=0.5)
+    with pytest.raises(RuntimeError, match="cut"):
+        go(config, tmp_path, images, checkpoint_seconds=0, watch={"eye": cut(9)})
+    assert [step for _, step, _ in RunFolder(tmp_path, config).checkpoints()] == [8, 7]
+    resumed = go(config, tmp_path, images, watch={"eye": cut(-1)})
+    whole = go(config, tmp_path / "whole", images, watch={"eye": cut(-1)})
+    assert [row["train_loss"] for row in resumed.epochs] == [row["train_loss"] for row in whole.epochs]
+
+
+def test_watching_draws_from_generators_of_its_own(images, tmp_path, monkeypatch):
+    monkeypatch.setitem(NETWORKS, "forgetful", Forgetful)
+    config = replace(SMALL, network="forgetful", network_options={}, watch=("eye",))
+    draws = go(config, tmp_path / "draws", images, watch={"eye": lambda step, model: torch.rand(()).item()})
+    looks = go(config, tmp_path / "looks", images, watch={"eye": lambda step, model: None})
+    assert draws.metrics["train_loss"] == looks.metrics["train_loss"]
+
+
+def test_killed_before_the_last_line(images, tmp_path):
+    result = go(SMALL, tmp_path, images)
+    (result.folder / "metrics.json").unlink()
+    again = go(SMALL, tmp_path, images)
+    assert (again.metrics, again.epochs) == (result.metrics, result.epochs)
+
+
+def test_a_full_disk_keeps_what_there_is(images, tmp_path, monkeypatch):
+    full = False
+    fsync = os.fsync
+
+    def no_space(handle):
+        if full:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        fsync(handle)
+
+    def fill(step, model):
+        nonlocal full
+        full = step >= 5
+
+    monkeypatch.setattr(os, "fsync", no_space)
+    config, watch = watching(fill)
+    with pytest.raises(NotSaved, match="No space left on device") as caught:
+        go(config, tmp_path, images, checkpoint_steps=3, **watch)
+    assert caught.value.errno == errno.ENOSPC
+    assert caught.value.exit_code == 74
+    folder = RunFolder(tmp_path, config)
+    assert [step for _, step, _ in folder.checkpoints()] == [3]
+    assert folder.checkpoints()[0][0] in str(caught.value)
+    assert not list(folder.path.glob(".*.part"))
+    monkeypatch.setattr(os, "fsync", fsync)
+    resumed = go(config, tmp_path, images, watch={"eye": cut(-1)})
+    whole = go(config, tmp_path / "whole", images, watch={"eye": cut(-1)})
+    assert resumed.metrics["test_loss"] == whole.metrics["test_loss"]
+
+
+def test_a_folder_that_cannot_be_made(images, tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(NotSaved) as caught:
+        go(SMALL, tmp_path / "file", images)
+    assert str(tmp_path / "file") in str(caught.value)
+
+
+def test_two_at_once(images, tmp_path):
+    with RunFolder(tmp_path, SMALL).opened(), pytest.raises(Busy, match="another process"):
+        go(SMALL, tmp_path, images)
+
+
+def test_signals_are_given_back(images, tmp_path):
+    handlers = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    config, watch = watching(lambda step, model: signal.raise_signal(signal.SIGTERM) if step == 4 else None)
+    with pytest.raises(Interrupted, match="after step 4"):
+        go(config, tmp_path, images, **watch)
+    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == handlers
+    assert [step for _, step, _ in RunFolder(tmp_path, config).checkpoints()] == [4]
+
+
+def test_from_another_thread(images, tmp_path):
+    found = []
+    thread = threading.Thread(target=lambda: found.append(go(SMALL, tmp_path, images)))
+    thread.start()
+    thread.join()
+    assert found[0].metrics["status"] == "finished"
+
+
+def test_other_data_are_refused(images, tmp_path):
+    config, watch = watching(cut(4))
+    with pytest.raises(RuntimeError, match="cut"):
+        go(config, tmp_path, images, checkpoint_steps=3, **watch)
+    other = replace(images, test_labels=images.test_labels.flip(0))
+    with pytest.raises(ValueError, match="other data"):
+        go(config, tmp_path, other, watch={"eye": cut(-1)})
+
+
+def test_no_weight_decay_on_scales():
+    for method in ("oni", "wn", "centred-wn"):
+        config = replace(SMALL, method=method, method_options={}, weight_decay=0.1)
+        decayed, free = made_optimizer(config, built(config)[0]).param_groups
+        assert decayed["weight_decay"] == 0.1
+        assert free["weight_decay"] == 0
+        assert len(free["params"]) == 1  # of the one hidden layer
+
+
+@pytest.mark.parametrize("method", ["plain", "orth-reg", "olm"])
+def test_other_methods_and_adam(method, images, tmp_path):
+    config = replace(SMALL, method=method, method_options={}, optimizer="adam", learning_rate=0.01, epochs=1)
+    assert go(config, tmp_path, images).metrics["status"] == "finished"
+
+
+def test_learning_rate_selection(images, tmp_path):
+    # So large a rate that the first step overflows.
+    grid = [1e-4, 0.5, 1e38]
+    config = replace(SMALL, method="plain", method_options={}, epochs=9)
+    chosen = select_learning_rate(config, grid, tmp_path, epochs=5, validation=20, data=images, progress="none")
+    assert list(chosen.errors) == grid
+    assert chosen.errors[1e38] is None
+    assert chosen.learning_rate == min(grid[:2], key=chosen.errors.get)
+    assert chosen.config == replace(config, learning_rate=chosen.learning_rate)
+    (record,) = tmp_path.glob("selection-*.json")
+    assert json.loads(record.read_text())["chosen"] == chosen.learning_rate
+    short = replace(config, learning_rate=0.5, epochs=5, validation=20)
+    assert not go(short, tmp_path, images).trained
+    with pytest.raises(AllDiverged):
+        select_learning_rate(config, [1e38], tmp_path, epochs=5, validation=20, data=images, progress="none")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"batch_size": 101}, "larger than the 100 training samples"),
+        ({"validation": 100}, "more than the 100 training"),
+        ({"samples": 90, "validation": 11}, "more than the 100 training"),
+    ],
+)
+def test_impossible_splits(change, message, images, tmp_path):
+    with pytest.raises(ValueError, match=message):
+        go(replace(SMALL, **change), tmp_path, images)
+
+
+def test_impossible_hardware():
+    with pytest.raises(ValueError, match="strategy must be one of"):
+        Hardware(strategy="fsdp")
+    with pytest.raises(ValueError, match="devices must be at least 1"):
+        Hardware(devices=0)
+
+
+@pytest.mark.parametrize("kind", ["lines", "json", "bar"])
+def test_progress(kind, images, tmp_path, capsys):
+    go(SMALL, tmp_path, images, progress=kind)
+    shown = capsys.readouterr()
+    if kind == "json":
+        events = [json.loads(line) for line in shown.out.splitlines()]
+        assert [event["event"] for event in events] == ["start", "epoch", "epoch", "end"]
+    else:
+        assert shown.out == ""
+        assert ": finished" in shown.err.splitlines()[-1]
+        assert ("epoch 2: loss" in shown.err) == (kind == "lines")
