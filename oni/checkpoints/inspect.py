@@ -19,7 +19,7 @@ from torch import Tensor
 
 from oni.checkpoints.files import read, state_dicts
 from oni.diagnostics.spectrum import effective_rank_of, spectrum
-from oni.models.bake_state_dict import Proxy, proxies_in
+from oni.models.bake_state_dict import Proxy, find_proxies
 from oni.style import drawing
 from oni.terminal import console
 
@@ -120,7 +120,7 @@ def inspect(
 def matrices(where: str, state: dict[str, Tensor]) -> Iterator[tuple[str, str, Tensor, Proxy | None]]:
     """The weights of a state dict: name, kind, tensor, and the proxy if it is one."""
     try:
-        proxies = {proxy.prefix + "original": proxy for proxy in proxies_in(state)}
+        proxies = {proxy.prefix + "original": proxy for proxy in find_proxies(state)}
     except ValueError:
         # Options that can't be read keep nobody from looking at the proxies.
         proxies = {}

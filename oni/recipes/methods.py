@@ -20,14 +20,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import parametrizations, parametrize
 
-from oni.baselines.olm import OLM, checked_olm_options
+from oni.baselines.olm import OLM, check_olm_options
 from oni.baselines.penalty import penalty
-from oni.baselines.weight_norm import CentredWeightNorm, checked_norm_options
+from oni.baselines.weight_norm import CentredWeightNorm, check_norm_options
 from oni.models.bake import bake, make_plain
 from oni.models.convert import convert
-from oni.models.select import Selector, Weight, chosen
+from oni.models.select import Selector, Weight, choose_weights
 from oni.newton.matrix import Layout
-from oni.nn.parametrization import TRANSPOSED, FromProxy, attach, checked_scale, checked_weight, layout_of
+from oni.nn.options import check_scale
+from oni.nn.parametrization import TRANSPOSED, FromProxy, attach, check_weight, get_layout
 
 __all__ = ["METHODS", "Method", "apply", "extra_loss", "plain"]
 
@@ -94,7 +95,7 @@ def plain(model: M) -> M:
                 steps.eval()
                 value = getattr(module, name).detach().clone()
                 parameter = steps.original if hasattr(steps, "original") else nn.Parameter(value)
-                make_plain(module, name, parameter, position=0)
+                make_plain(module, name, parameter)
                 parameter.copy_(value)
     return model
 
@@ -117,8 +118,8 @@ def merged(method: Method, options: dict[str, Any]) -> dict[str, Any]:
 
 def layers(model: nn.Module, only: Selector, skip: Selector) -> list[tuple[Weight, nn.Parameter]]:
     """The chosen weights, all of them plain and sound."""
-    todo = [weight for weight, why in chosen(model, only, skip) if not why]
-    return [(weight, checked_weight(weight.module, weight.name, weight.called)) for weight in todo]
+    todo = [weight for weight, why in choose_weights(model, only, skip) if not why]
+    return [(weight, check_weight(weight.module, weight.name, weight.label)) for weight in todo]
 
 
 def untied(found: list[tuple[Weight, nn.Parameter]]) -> list[tuple[Weight, nn.Parameter]]:
@@ -127,13 +128,13 @@ def untied(found: list[tuple[Weight, nn.Parameter]]) -> list[tuple[Weight, nn.Pa
     for weight, parameter in found:
         other = first.setdefault(id(parameter), weight)
         if other is not weight:
-            raise ValueError(f"{weight.called} shares its parameter with {other.called}; skip both")
+            raise ValueError(f"{weight.label} shares its parameter with {other.label}; skip both")
     return found
 
 
 def matrices(weight: Weight) -> Layout:
     """How the weight is a matrix, the queries, keys and values of attention each alone."""
-    return Layout(weight.groups) if weight.groups > 1 else layout_of(weight.module)
+    return Layout(weight.groups) if weight.groups > 1 else get_layout(weight.module)
 
 
 def nothing(model: nn.Module, only: Selector, skip: Selector) -> None:
@@ -141,7 +142,7 @@ def nothing(model: nn.Module, only: Selector, skip: Selector) -> None:
 
 
 def lecun(model: nn.Module, only: Selector, skip: Selector, *, gain: float | str) -> None:
-    factor = checked_scale(gain)
+    factor = check_scale(gain)
     for _, parameter in layers(model, only, skip):
         nn.init.kaiming_normal_(parameter, nonlinearity="linear")
         with torch.no_grad():
@@ -149,13 +150,13 @@ def lecun(model: nn.Module, only: Selector, skip: Selector, *, gain: float | str
 
 
 def xavier(model: nn.Module, only: Selector, skip: Selector, *, gain: float | str) -> None:
-    factor = checked_scale(gain)
+    factor = check_scale(gain)
     for _, parameter in layers(model, only, skip):
         nn.init.xavier_uniform_(parameter, factor)
 
 
 def orthogonal_start(model: nn.Module, only: Selector, skip: Selector, *, gain: float | str, **_: Any) -> None:
-    make_orthogonal(layers(model, only, skip), checked_scale(gain))
+    make_orthogonal(layers(model, only, skip), check_scale(gain))
 
 
 @torch.no_grad()
@@ -169,7 +170,7 @@ def make_orthogonal(found: list[tuple[Weight, nn.Parameter]], factor: float = 1.
 
 
 def weight_norm(model: nn.Module, only: Selector, skip: Selector, *, scale: float | str | None) -> None:
-    factor = None if scale is None else checked_scale(scale)
+    factor = None if scale is None else check_scale(scale)
     for weight, _ in untied(layers(model, only, skip)):
         # Where the output filters are; those of a transposed convolution in groups would share a norm.
         dim = 1 if isinstance(weight.module, TRANSPOSED) else 0
@@ -185,12 +186,12 @@ def spectral_norm(model: nn.Module, only: Selector, skip: Selector, *, n_power_i
 
 
 def centred_weight_norm(model: nn.Module, only: Selector, skip: Selector, **options: Any) -> None:
-    settled = checked_norm_options(**options)
+    settled = check_norm_options(**options)
     attach_all(model, only, skip, lambda weight, layout: CentredWeightNorm(weight, layout, settled))
 
 
 def by_eigendecomposition(model: nn.Module, only: Selector, skip: Selector, **options: Any) -> None:
-    settled = checked_olm_options(**options)
+    settled = check_olm_options(**options)
     attach_all(model, only, skip, lambda weight, layout: OLM(weight, layout, settled))
 
 
@@ -203,7 +204,7 @@ def attach_all(
         try:
             made.append((weight, make(parameter, matrices(weight))))
         except ValueError as error:
-            raise ValueError(f"{weight.called}: {error}") from None
+            raise ValueError(f"{weight.label}: {error}") from None
     with torch.no_grad():
         for weight, parametrization in made:
             attach(weight.module, weight.name, parametrization)
