@@ -160,9 +160,12 @@ class RunFolder:
         torch.save(state, content)
         payload = content.getvalue()
         path = self.write(f"checkpoint-{step:09d}-{short_digest(payload)}.pt", payload)
-        others = [name for name, _, _ in self.checkpoints() if name != path.name]
-        for name in others[KEPT - 1 :]:
-            (self.path / name).unlink(missing_ok=True)
+        others = [(name, at) for name, at, _ in self.checkpoints() if name != path.name]
+        # One of the same step was written before the epoch's measurement, and this one after it.
+        kept = [name for name, at in others if at != step][: KEPT - 1]
+        for name, _ in others:
+            if name not in kept:
+                (self.path / name).unlink(missing_ok=True)
         return path
 
     def load_checkpoint(self, warn: Callable[[str], None]) -> dict[str, Any] | None:
