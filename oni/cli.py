@@ -45,14 +45,31 @@ def report(
         typer.Argument(metavar="RUN", help="Folders: of an experiment, of a training run, or of several of these."),
     ],
     out: Annotated[Path, typer.Option("--out", "-o", dir_okay=False, help="The file to write.")] = Path("report.html"),
+    open_it: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False,
 ) -> None:
     """Make one HTML file of experiments and runs: claims, tables, curves to look into, spectra, configurations.
 
     It needs no network and no other file, so it can be sent as it is.
     """
-    from oni.recipes.report.write import write_report
+    from oni.recipes.report.write import open_report, write_report
 
     print(write_report(sources, out))
+    if open_it:
+        open_report(out)
+
+
+def compare(
+    sources: Annotated[
+        list[Path],
+        typer.Argument(metavar="RUN", help="Folders of training runs, or of results of one experiment; two or more."),
+    ],
+    json: Annotated[bool, typer.Option("--json", help="For programs: one JSON object.")] = False,
+    plain: Annotated[bool, typer.Option("--plain", help="ASCII only, no colours.")] = False,
+) -> None:
+    """Compare runs, or results of one experiment: what differs in configuration and in result."""
+    from oni.recipes.report.compare import compare as run
+
+    run(sources, as_json=json, plain=plain)
 
 
 def bench(
@@ -229,6 +246,7 @@ COMMANDS: dict[Callable[..., None], str] = {
     reproduce: "oni reproduce fig5 --preset laptop epochs=5",
     train: "oni train examples/train.yaml learning_rate=0.05",
     report: "oni report results/fig5 --out report.html",
+    compare: "oni compare results/runs/RUN1 results/runs/RUN2",
 }
 """Every command, with the example that its help shows."""
 
