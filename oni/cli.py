@@ -161,6 +161,38 @@ def reproduce(
     run(id, preset, out, seed, setting=setting, plain=plain, as_json_only=json)
 
 
+def train(
+    config: Annotated[
+        Path, typer.Argument(metavar="CONFIG", help="YAML file of the run: data, network, method, epochs, ...")
+    ],
+    changes: Annotated[
+        list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Changes to it, e.g. learning_rate=0.05.")
+    ] = None,
+    data: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Folder of the data set's files; its usual places otherwise.")
+    ] = None,
+    download: Annotated[bool, typer.Option("--download", help="Fetch what --data lacks, with checksums.")] = False,
+    out: Annotated[Path, typer.Option(file_okay=False, help="Folder in which the run gets its own.")] = Path("runs"),
+    resume: Annotated[bool, typer.Option("--resume", help="Continue training that was interrupted.")] = False,
+    accelerator: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    devices: Annotated[int, typer.Option(help="How many of them on each node; the batch is shared.")] = 1,
+    strategy: Annotated[str, typer.Option(help="Over several devices: ddp, or fsdp2 to shard the weights.")] = "auto",
+    num_nodes: Annotated[int, typer.Option(help="How many machines.")] = 1,
+    precision: Annotated[str | None, typer.Option(help="32-true, 64-true, bf16-mixed, 16-mixed, ...")] = None,
+    json: Annotated[bool, typer.Option("--json", help="For programs: JSON, one object a line.")] = False,
+    plain: Annotated[bool, typer.Option("--plain", help="ASCII only, no colours.")] = False,
+) -> None:
+    """Train a network of your own choice: any data set, network and method that oni knows, or your own network.
+
+    The network may be package.module:Network, which is imported from the current folder or what is installed.
+    A finished run is never trained again; what was interrupted continues with --resume, bit for bit.
+    """
+    from oni.recipes.train import Request, train_config
+
+    hardware = (accelerator, devices, strategy, num_nodes)
+    train_config(Request(config, changes or [], data, download, out, resume, hardware, precision, json, plain))
+
+
 def inspect(
     checkpoint: Annotated[
         Path,
@@ -212,6 +244,7 @@ COMMANDS: dict[Callable[..., None], str] = {
     bench: "oni bench --cases '256x*' --json bench.json",
     list_experiments: "oni list",
     reproduce: "oni reproduce fig5 --preset laptop epochs=5",
+    train: "oni train examples/train.yaml learning_rate=0.05",
     report: "oni report results/fig5 --out report.html",
     compare: "oni compare results/runs/RUN1 results/runs/RUN2",
 }
