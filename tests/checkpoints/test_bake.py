@@ -131,7 +131,6 @@ def test_state_dicts_load_with_and_without_options(tmp_path):
         (encoded(settled(), Layout(groups=0)), "form unknown"),
         (encoded(settled(), Layout())[:-1], "not the saved options"),
     ],
-    ids=str,
 )
 def test_options_that_are_none(tensor, words):
     with pytest.raises(ValueError, match=words):
