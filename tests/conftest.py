@@ -14,9 +14,11 @@ settings.load_profile("oni")
 
 
 def pytest_configure():
-    """Use one thread here and in what tests start: the matrices are small, and each core runs a pytest of its own."""
-    for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
-        os.environ[name] = "1"
+    """Use one thread here and in what tests start: the matrices are small, and each core runs a pytest of its own.
+
+    Tables have 120 columns, whatever the terminal.
+    """
+    os.environ |= {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "COLUMNS": "120"}
     torch.set_num_threads(1)
 
 
