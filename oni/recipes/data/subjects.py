@@ -66,7 +66,7 @@ def network_options(network: str, given: Mapping[str, Any]) -> dict[str, Any]:
     """Every option of a network: the given ones and the defaults of the others.
 
     >>> network_options("mlp", {"depth": 4})
-    {'depth': 4, 'width': 256, 'inputs': 784, 'classes': 10, 'bias': True}
+    {'depth': 4, 'width': 256, 'inputs': 784, 'classes': 10, 'bias': True, 'norm': 'none'}
     """
     known = inspect.signature(NETWORKS[network]).parameters
     for name in given:

@@ -16,6 +16,8 @@ __all__ = ["Config"]
 
 FORMAT = 1
 """Part of every hash: raise it when the same configuration no longer trains the same."""
+NEW_OPTIONS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {"network": {"mlp": {"norm": "none"}}}
+"""Options added after runs were recorded, with their defaults: at the default they are not part of the hash."""
 PRECISIONS = ("32-true", "64-true", "bf16-true", "16-true", "bf16-mixed", "16-mixed")
 OPTIMIZERS = ("sgd", "adam")
 
@@ -107,7 +109,8 @@ class Config:
     @property
     def hash(self) -> str:
         """Twelve digits that stand for the whole configuration."""
-        text = json.dumps({"format": FORMAT, **self.as_dict()}, sort_keys=True, separators=(",", ":"))
+        fields = {"format": FORMAT, **drop_new_defaults(self.as_dict())}
+        text = json.dumps(fields, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
     @property
@@ -122,6 +125,24 @@ class Config:
         [1.0, 0.5, 0.5, 0.25]
         """
         return self.learning_rate * self.drop_factor ** sum(epoch >= drop for drop in self.drops)
+
+
+def drop_new_defaults(values: dict[str, Any]) -> dict[str, Any]:
+    """The values of a configuration without what was added later and has its default.
+
+    >>> drop_new_defaults({"network": "mlp", "network_options": {"depth": 2, "norm": "none"}})
+    {'network': 'mlp', 'network_options': {'depth': 2}}
+    """
+    values = dict(values)
+    for owner, added in NEW_OPTIONS.items():
+        if f"{owner}_options" not in values:
+            continue
+        defaults = added.get(values.get(owner, ""), {})
+        options = values[f"{owner}_options"]
+        values[f"{owner}_options"] = {
+            name: value for name, value in options.items() if name not in defaults or value != defaults[name]
+        }
+    return values
 
 
 def plain(options: dict[str, Any]) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from oni.recipes.training.config import Config
+from oni.recipes.training.config import Config, drop_new_defaults
 
 with suppress(ModuleNotFoundError):  # not on Windows, where nothing keeps a second process out
     import fcntl
@@ -71,7 +71,7 @@ class RunFolder:
             known = self.read("config.json")
             if known is None:
                 self.write_json("config.json", self.config.as_dict())
-            elif known != self.config.as_dict():
+            elif drop_new_defaults(known) != drop_new_defaults(self.config.as_dict()):
                 raise ValueError(f"{self.path}: config.json is of another run; move this folder away")
             yield
 

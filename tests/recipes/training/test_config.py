@@ -2,12 +2,14 @@
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from oni.recipes.training.config import Config
 from oni.recipes.training.overrides import overridden, read_changes
 
+RESULTS = Path(__file__).parents[3] / "results"
 PLAIN = Config(
     data="fashion-mnist-sample", method="plain", network_options={"depth": 3}, learning_rate=0.5, drops=(1, 2), seed=7
 )
@@ -17,6 +19,42 @@ def test_the_hash_does_not_change_by_accident():
     # If this fails, every run on every disk will be trained again: is that meant? Then raise config.FORMAT.
     assert PLAIN.hash == "ebc0fe2b4afe"
     assert PLAIN.name == f"mlp-plain-lr0.5-seed7-{PLAIN.hash}"
+
+
+def recorded_runs():
+    for path in sorted(RESULTS.glob("*/results.json")):
+        for run in json.loads(path.read_text())["runs"]:
+            if "run" in run["measured"] and "depth" in run["parameters"]:
+                yield run["parameters"], run["measured"]
+
+
+@pytest.mark.skipif(not RESULTS.is_dir(), reason="the committed results are not part of the installed package")
+def test_committed_results_keep_their_hashes():
+    count = 0
+    for parameters, measured in recorded_runs():
+        epochs = parameters["epochs"]
+        extra = {name: parameters[name] for name in ("norm",) if name in parameters}
+        config = Config(
+            data=parameters["data"],
+            samples=parameters["samples"],
+            network_options={"depth": parameters["depth"], "width": 256, "bias": False, **extra},
+            method=parameters["method"],
+            method_options=parameters["options"],
+            learning_rate=measured["learning_rate"],
+            epochs=epochs,
+            drops=(epochs // 2,),
+            seed=parameters["seed"],
+            watch=("signal", "spectrum"),
+        )
+        assert config.name == measured["run"]
+        count += 1
+    assert count >= 60  # figures 5, 6, 7a, A2, A3 and A6
+
+
+def test_new_options_are_in_the_hash_when_they_are_used():
+    batch = Config(network_options={"depth": 3, "norm": "batch"})
+    assert batch.hash != Config(network_options={"depth": 3}).hash
+    assert Config(network_options={"depth": 3, "norm": "none"}).hash == Config(network_options={"depth": 3}).hash
 
 
 def test_equal_configurations_are_one():
