@@ -26,7 +26,6 @@ __all__ = ["main"]
 MENDABLE = 2
 CANNOT_WRITE = 74  # EX_IOERR of sysexits.h
 INTERRUPTED = 130  # 128 + SIGINT, as in a shell
-PIPE_CLOSED = 141  # 128 + SIGPIPE: oni list | head -1
 FAILED_WRITES = {errno.ENOSPC, errno.EROFS, errno.EDQUOT, errno.EFBIG, errno.EIO}
 """What the system says of a disk that is full, read-only, over its quota or broken."""
 
@@ -256,8 +255,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         code = INTERRUPTED
     except BrokenPipeError:
+        # As in oni list | head -1. typer and rich exit with the same code.
         silence_output()
-        return PIPE_CLOSED
+        return 1
     except Exception as error:
         line = explain(error)
         if line is None:
