@@ -54,14 +54,31 @@ def report(
         typer.Argument(metavar="RUN", help="Folders: of an experiment, of a training run, or of several of these."),
     ],
     out: Annotated[Path, typer.Option("--out", "-o", dir_okay=False, help="The file to write.")] = Path("report.html"),
+    open_it: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False,
 ) -> None:
     """Make one HTML file of experiments and runs: claims, tables, curves to look into, spectra, configurations.
 
     It needs no network and no other file, so it can be sent as it is.
     """
-    from oni.recipes.report.write import write_report
+    from oni.recipes.report.write import open_report, write_report
 
     print(write_report(sources, out))
+    if open_it:
+        open_report(out)
+
+
+def compare(
+    sources: Annotated[
+        list[Path],
+        typer.Argument(metavar="RUN", help="Folders of training runs, or of results of one experiment; two or more."),
+    ],
+    json: Annotated[bool, typer.Option("--json", help="For programs: one JSON object.")] = False,
+    plain: Annotated[bool, typer.Option("--plain", help="ASCII only, no colours.")] = False,
+) -> None:
+    """Compare runs, or results of one experiment: what differs in configuration and in result."""
+    from oni.recipes.report.compare import compare as run
+
+    run(sources, as_json=json, plain=plain)
 
 
 def bench(
@@ -153,6 +170,38 @@ def reproduce(
     run(id, preset, out, seed, setting=setting, plain=plain, as_json_only=json)
 
 
+def train(
+    config: Annotated[
+        Path, typer.Argument(metavar="CONFIG", help="YAML file of the run: data, network, method, epochs, ...")
+    ],
+    changes: Annotated[
+        list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Changes to it, e.g. learning_rate=0.05.")
+    ] = None,
+    data: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Folder of the data set's files; its usual places otherwise.")
+    ] = None,
+    download: Annotated[bool, typer.Option("--download", help="Fetch what --data lacks, with checksums.")] = False,
+    out: Annotated[Path, typer.Option(file_okay=False, help="Folder in which the run gets its own.")] = Path("runs"),
+    resume: Annotated[bool, typer.Option("--resume", help="Continue training that was interrupted.")] = False,
+    accelerator: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    devices: Annotated[int, typer.Option(help="How many of them on each node; the batch is shared.")] = 1,
+    strategy: Annotated[str, typer.Option(help="Over several devices: ddp, or fsdp2 to shard the weights.")] = "auto",
+    num_nodes: Annotated[int, typer.Option(help="How many machines.")] = 1,
+    precision: Annotated[str | None, typer.Option(help="32-true, 64-true, bf16-mixed, 16-mixed, ...")] = None,
+    json: Annotated[bool, typer.Option("--json", help="For programs: JSON, one object a line.")] = False,
+    plain: Annotated[bool, typer.Option("--plain", help="ASCII only, no colours.")] = False,
+) -> None:
+    """Train a network of your own choice: any data set, network and method that oni knows, or your own network.
+
+    The network may be package.module:Network, which is imported from the current folder or what is installed.
+    A finished run is never trained again; what was interrupted continues with --resume, bit for bit.
+    """
+    from oni.recipes.train import Request, train_config
+
+    hardware = (accelerator, devices, strategy, num_nodes)
+    train_config(Request(config, changes or [], data, download, out, resume, hardware, precision, json, plain))
+
+
 def inspect(
     checkpoint: Annotated[
         Path,
@@ -204,7 +253,9 @@ COMMANDS: dict[Callable[..., None], str] = {
     bench: "oni bench --cases '256x*' --json bench.json",
     list_experiments: "oni list",
     reproduce: "oni reproduce fig5 --preset laptop epochs=5",
+    train: "oni train examples/train.yaml learning_rate=0.05",
     report: "oni report results/fig5 --out report.html",
+    compare: "oni compare results/runs/RUN1 results/runs/RUN2",
 }
 """Every command, with the example that its help shows."""
 
