@@ -6,11 +6,16 @@ A new command is a function here and a line in ``COMMANDS``. Its docstring is it
 
 from __future__ import annotations
 
+import errno
+import os
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
+
+from oni.names import unknown_name
+from oni.terminal import printable
 
 # Annotations are read only when typer runs: without it this module loads, and main says what is missing.
 with suppress(ModuleNotFoundError):
@@ -18,7 +23,11 @@ with suppress(ModuleNotFoundError):
 
 __all__ = ["main"]
 
+MENDABLE = 2
+CANNOT_WRITE = 74  # EX_IOERR of sysexits.h
 INTERRUPTED = 130  # 128 + SIGINT, as in a shell
+FAILED_WRITES = {errno.ENOSPC, errno.EROFS, errno.EDQUOT, errno.EFBIG, errno.EIO}
+"""What the system says of a disk that is full, read-only, over its quota or broken."""
 
 
 def demo(
@@ -253,15 +262,15 @@ COMMANDS: dict[Callable[..., None], str] = {
 
 def show_version(wanted: bool) -> None:
     if wanted:
-        from oni import __version__
+        from importlib.metadata import version
 
-        print("oni", __version__)
+        print("oni", version("oni-torch"))
         raise typer.Exit
 
 
 def top(
     version: Annotated[
-        bool, typer.Option("--version", callback=show_version, is_eager=True, help="Show the version.")
+        bool, typer.Option("--version", "-V", callback=show_version, is_eager=True, help="Show the version.")
     ] = False,
 ) -> None:
     """Keep the weight matrices of PyTorch networks as orthogonal as you ask for.
@@ -272,7 +281,12 @@ def top(
 
 def application() -> typer.Typer:
     """All commands as typer sees them."""
-    app = typer.Typer(add_completion=False, epilog="\n\n".join(["Examples:", *COMMANDS.values()]))
+    last = "Completion of commands and options in your shell: oni --install-completion"
+    app = typer.Typer(
+        context_settings={"help_option_names": ["-h", "--help"]},
+        epilog="\n\n".join(["Examples:", *COMMANDS.values(), last]),
+        pretty_exceptions_enable=False,
+    )
     app.callback()(top)
     for command, example in COMMANDS.items():
         app.command(epilog=f"Example: {example}")(command)
@@ -280,41 +294,80 @@ def application() -> typer.Typer:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; return its exit code: 2, with a line on standard error, for what the user can mend."""
+    """Run one command and return its exit code.
+
+    0 is success; 2, with one line on standard error, what the user can mend; 74 that a file, a folder or standard
+    output can't be written to; 130 Ctrl-C.
+    """
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        import typer.main
-
-        command = typer.main.get_command(application())
-        code = command.main(given or ["--help"], prog_name="oni", standalone_mode=False)
+        code = run(given)
+        sys.stdout.flush()
     except KeyboardInterrupt:
         code = INTERRUPTED
+    except BrokenPipeError:
+        # As in oni list | head -1. typer and rich exit with the same code.
+        silence_output()
+        return 1
     except Exception as error:
-        line = explanation(error)
+        line = explain(error)
         if line is None:
             raise
         print("oni:", line, file=sys.stderr)
-        return getattr(error, "exit_code", 2)
+        return exit_code(error)
     # typer turns Ctrl-C inside a command into this code.
     if code == INTERRUPTED:
         print("oni: interrupted", file=sys.stderr)
     return code or 0
 
 
-def explanation(error: Exception) -> str | None:
+def run(given: list[str]) -> int | None:
+    """Run the command that the arguments name; without any, show the help."""
+    import typer.main
+
+    names = [command.__name__ for command in COMMANDS]
+    name = next((argument for argument in given if not argument.startswith("-")), None)
+    if name is not None and name not in names:
+        raise ValueError(f"{unknown_name('command', name, names)} (try: oni --help)")
+    program = typer.main.get_command(application())
+    for parameter in program.params:
+        # Two more options at the top of the help would drown the commands; its last line names one of them.
+        if parameter.name in ("install_completion", "show_completion"):
+            parameter.hidden = True  # type: ignore[attr-defined]
+    return program.main(given or ["--help"], prog_name="oni", standalone_mode=False)
+
+
+def explain(error: Exception) -> str | None:
     """One line for an error that a user can mend, ``None`` for a bug."""
+    line: str | None = None
     if isinstance(error, ModuleNotFoundError) and error.name:
         package = error.name.partition(".")[0]
         if package != "oni":
-            return f'this needs {package}, which is not installed: pip install "oni-torch[recipes]"'
-    if isinstance(error, OSError) and error.filename is not None:
-        return f"{error.filename}: {error.strerror}"
-    if isinstance(error, OSError | ValueError):
-        return " ".join(str(error).split())
+            line = f'this needs {package}, which is not installed: pip install "oni-torch[recipes]"'
+    elif isinstance(error, OSError) and error.strerror:
+        # Files are opened by name; what has none is what print writes to.
+        line = f"{'standard output' if error.filename is None else error.filename}: {error.strerror}"
+        if error.filename is None:
+            silence_output()
+    elif isinstance(error, OSError | ValueError):
+        line = str(error)
     # A usage error; typer keeps its class to itself.
-    if hasattr(error, "format_message"):
-        return f"{error.format_message()} (try: oni --help)"
-    return None
+    elif hasattr(error, "format_message"):
+        line = f"{error.format_message()} (try: oni --help)"
+    return None if line is None else printable(" ".join(line.split()))
+
+
+def exit_code(error: Exception) -> int:
+    """74 (EX_IOERR of sysexits.h) for what can't be written, 2 for everything else that a user can mend."""
+    if isinstance(error, OSError) and error.errno in FAILED_WRITES:
+        return CANNOT_WRITE
+    return getattr(error, "exit_code", MENDABLE)
+
+
+def silence_output() -> None:
+    """Throw away what could not be printed: Python would try it again on exit, and complain once more."""
+    with suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 if __name__ == "__main__":

@@ -82,14 +82,29 @@ def error_chart(
 
 
 def with_error_axis(chart: Chart, log: bool | None = None) -> Chart:
-    """The chart with a range for errors in percent: from 0, or logarithmic where one line would squash the others."""
+    """The chart with a range for errors in percent, logarithmic where one line would squash the others."""
     values = [value for line in chart.series for value in [*line.y, *line.low, *line.high] if value is not None]
-    most = max(values, default=0.0)
     low, high = log_range(values)
-    if log or (log is None and most > WIDE * low):
+    if log or (log is None and max(values, default=0.0) > WIDE * low):
         series = [at_least(line, low) for line in chart.series]
         return replace(chart, series=series, y_log=True, y_range=(low, min(high, 100.0)))
-    return replace(chart, y_range=(0.0, 100.0 if most > 50 else max(10.0 * math.ceil(most / 10), 10.0)))
+    return replace(chart, y_range=linear_range(values))
+
+
+def linear_range(values: Sequence[float]) -> tuple[float, float]:
+    """Round numbers around the values, at most 100; from 0 unless that would leave a third of the axis empty.
+
+    >>> linear_range([3.0, 38.0]), linear_range([10.3, 21.0]), linear_range([88.0, 90.0]), linear_range([])
+    ((0.0, 40.0), (10.0, 25.0), (87.0, 91.0), (0.0, 10.0))
+    """
+    if not values:
+        return 0.0, 10.0
+    low, high = min(values), max(values)
+    step = next(step for step in (1, 2, 5, 10, 20, 50) if 4 * step >= high - low)
+    first, last = step * math.floor(low / step), step * math.ceil(high / step)
+    if (high - low) < 4:
+        first, last = first - 1, last + 1
+    return float(max(first, 0)) if 3 * first > last else 0.0, float(min(last, 100))
 
 
 def log_range(values: Sequence[float]) -> tuple[float, float]:

@@ -8,11 +8,11 @@ import re
 from pathlib import Path
 from typing import Any
 
+from oni.recipes.training.run_folder import FORMAT
+
 __all__ = ["REMEDY", "check_format", "check_type", "read_epochs", "read_json", "read_numbers", "read_watched"]
 
 REMEDY = "make one with: oni reproduce fig5 --preset smoke"
-NEWEST_FORMAT = 1
-"""Of the files of a run that this version reads; a file that does not say has format 1."""
 TYPES: dict[type, str] = {dict: "an object", list: "a list", str: "a string", float: "a number"}
 
 
@@ -38,11 +38,9 @@ def check_type(path: Path, what: str, value: Any, kind: type) -> Any:
 
 def check_format(path: Path, record: dict[str, Any]) -> dict[str, Any]:
     """Return the record if this version of oni can read it."""
-    version = record.get("format", 1)
-    if version not in range(1, NEWEST_FORMAT + 1):
-        raise ValueError(
-            f"{path}: its format is {version!r}, and this version of oni reads up to {NEWEST_FORMAT}; update oni"
-        )
+    number = record.get("format", 1)
+    if number not in range(1, FORMAT + 1):
+        raise ValueError(f"{path}: its format is {number!r}, and this version of oni reads up to {FORMAT}; update oni")
     return record
 
 

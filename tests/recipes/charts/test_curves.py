@@ -52,6 +52,11 @@ def test_one_failed_run_does_not_squash_the_others():
     assert (linear.y_log, linear.y_range) == (False, (0, 100))
 
 
+def test_an_axis_has_no_large_empty_part():
+    chart = error_chart("Errors", {"oni": style(record([0.21, 0.11])), "olm": style(record([0.2, 0.103]))}, ["train"])
+    assert (chart.y_log, chart.y_range) == (False, (10, 25))
+
+
 def test_zero_is_drawn_at_the_edge_of_a_logarithmic_axis():
     chart = error_chart("Errors", {"oni": style(record([0.9, 0.02, 0.0]))}, ["train"])
     assert chart.y_range == (1, 100)

@@ -5,6 +5,8 @@ import pytest
 
 from oni.recipes.report.sources import read_sources
 from oni.recipes.report.write import write_report
+from oni.recipes.training.config import Config
+from oni.recipes.training.run import train
 
 
 def test_folders_up_to_two_below_are_found(toy, make_record, write, write_run, tmp_path):
@@ -19,6 +21,18 @@ def test_folders_up_to_two_below_are_found(toy, make_record, write, write_run, t
     shutil.rmtree(tmp_path / "one" / "fig99")
     with pytest.raises(ValueError, match="folders up to 2 below"):
         read_sources([tmp_path])
+
+
+def test_a_run_of_today_is_read(report, tmp_path):
+    """The other tests write their own folders; this one keeps them true to what training writes."""
+    config = Config(data="fashion-mnist-sample", network_options={"depth": 1, "width": 8}, epochs=1, samples=512)
+    result = train(config, tmp_path / "runs", progress="none")
+    _, (run,) = read_sources([tmp_path / "runs"])
+    assert (run.name, run.status, run.config["network_options.depth"]) == (config.name, "finished", 1)
+    assert run.final("test_error") == result.metrics["test_error"]
+    page = report(tmp_path / "runs")
+    assert f"{100 * result.metrics['test_error']:.2f}" in page.words
+    assert [chart["y"]["title"] for chart in page.charts][:2] == ["training error, %", "test error, %"]
 
 
 def test_runs_beside_their_experiments_are_left_out(toy, make_record, write, write_run, tmp_path):
