@@ -149,6 +149,11 @@ def lecun(model: nn.Module, only: Selector, skip: Selector, *, gain: float | str
             parameter.mul_(factor)
 
 
+def he(model: nn.Module, only: Selector, skip: Selector, *, gain: float | str) -> None:
+    """Variance gain^2 / inputs: with gain sqrt 2 a ReLU layer keeps the signal's mean square (He et al., 2015)."""
+    lecun(model, only, skip, gain=gain)
+
+
 def xavier(model: nn.Module, only: Selector, skip: Selector, *, gain: float | str) -> None:
     factor = check_scale(gain)
     for _, parameter in layers(model, only, skip):
@@ -232,6 +237,7 @@ EIGEN = {"group_size": 64, "center": True, "gradient": "stable", "learn_scale": 
 def registered() -> Iterator[Method]:
     yield Method("plain", "as the network is built; a torch layer starts at LeCun's uniform", nothing)
     yield Method("lecun", "weights start normal, of variance 1 / inputs", lecun, {"gain": 1.0})
+    yield Method("he", "weights start normal, of variance 2 / inputs, for ReLU", he, {"gain": "relu"})
     yield Method("xavier", "weights start at Xavier's uniform", xavier, {"gain": 1.0})
     yield Method("orth-init", "weights start orthogonal, and are free to leave", orthogonal_start, {"gain": 1.0})
     yield Method("wn", "weight normalisation: filters of learnable norm", weight_norm, {"scale": "relu"})

@@ -20,7 +20,7 @@ from rich.text import Text
 
 from oni.machine import machine, versions
 from oni.recipes.experiments.experiment import Experiment, Results, Run, experiment, registry
-from oni.recipes.training.devices import first_process
+from oni.recipes.training.devices import is_first_process
 from oni.recipes.training.run_folder import Busy
 from oni.recipes.training.setting import Setting
 from oni.style import drawing, save
@@ -67,7 +67,7 @@ def reproduce(
     # Made before the work, so that a folder that can't be written to is told first; files move when all are whole.
     with TemporaryDirectory(dir=folder, prefix=".unfinished-") as unfinished:
         results = measured(subject, planned, terminal, setting)
-        if not first_process():
+        if not is_first_process():
             return
         claims = subject.judged(results)
         record = {
@@ -111,7 +111,7 @@ def trained_by_turns(subject: Experiment, planned: list[dict[str, Any]], setting
     turns, put_off = deque(enumerate(planned)), 0
     while turns:
         index, parameters = turns.popleft()
-        if setting.progress in ("auto", "bar", "lines") and first_process() and not put_off:
+        if setting.progress in ("auto", "bar", "lines") and is_first_process() and not put_off:
             words = subject.describe(parameters) if subject.describe else str(parameters)
             print(f"{subject.id}, {len(found) + 1} of {len(planned)}: {words}", file=sys.stderr, flush=True)
         try:

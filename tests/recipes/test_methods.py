@@ -153,6 +153,13 @@ def test_plain_and_xavier():
     assert W.abs().max() > 1.4 * 0.99 * limit
 
 
+@pytest.mark.parametrize(("method", "variance"), [("lecun", 1), ("he", 2)])
+def test_normal_starts(method, variance):
+    layer = apply(method, nn.Linear(400, 500))
+    # The standard deviation of 200,000 normal numbers varies by 0.16 %; six of that.
+    assert layer.weight.std().item() == pytest.approx(math.sqrt(variance / 400), rel=0.01)
+
+
 @pytest.mark.parametrize("method", ["orth-init", "orth-reg"])
 def test_orthogonal_start(method):
     for W in weights(apply(method, network(), gain=2.0)):
@@ -235,7 +242,10 @@ def test_a_layer_that_cannot_be_is_named_and_nothing_changes(method):
 @pytest.mark.parametrize(
     ("word", "words"),
     [
-        ("ONI", "method 'ONI' is not known; .*The methods are: plain, lecun, xavier, orth-init, wn, centred-wn, sn"),
+        (
+            "ONI",
+            "method 'ONI' is not known; .*The methods are: plain, lecun, he, xavier, orth-init, wn, centred-wn, sn",
+        ),
         ("orthreg", r"did you mean 'orth-reg'\? The methods are"),
         ("olm_ns", r"did you mean 'olm-ns'\?"),
         ("centered-wn", r"did you mean 'centred-wn'\?"),

@@ -6,12 +6,22 @@ from torch import Tensor, nn
 
 __all__ = ["MLP"]
 
+NORMS = ("none", "batch")
+
 
 class MLP(nn.Module):
-    """``depth`` hidden layers with ReLU, then a linear one to the classes.
+    """``depth`` hidden layers with ReLU, then a linear layer to the classes.
 
     The paper does not say whether its "20-layer" counts the output layer; here, as in the authors' earlier code, it
     counts hidden layers. Images of any shape are flattened.
+
+    Args:
+        depth: number of hidden layers.
+        width: of each hidden layer.
+        inputs: pixels times channels of an image.
+        classes: of the output.
+        bias: of the hidden layers; the output layer always has one.
+        norm: ``"none"``, or ``"batch"`` for batch normalisation between each hidden layer and its ReLU.
 
     >>> net = MLP(depth=2)
     >>> [layer.out_features for layer in net.layers if isinstance(layer, nn.Linear)]
@@ -19,14 +29,27 @@ class MLP(nn.Module):
     """
 
     def __init__(
-        self, depth: int, *, width: int = 256, inputs: int = 784, classes: int = 10, bias: bool = True
+        self,
+        depth: int,
+        *,
+        width: int = 256,
+        inputs: int = 784,
+        classes: int = 10,
+        bias: bool = True,
+        norm: str = "none",
     ) -> None:
         super().__init__()
-        if depth < 1:
-            raise ValueError(f"depth must be at least 1, got {depth}")
+        for name, value in (("depth", depth), ("width", width), ("inputs", inputs), ("classes", classes)):
+            if value < 1:
+                raise ValueError(f"{name} must be at least 1, got {value}")
+        if norm not in NORMS:
+            raise ValueError(f"norm must be one of {', '.join(map(repr, NORMS))}, got {norm!r}")
         layers: list[nn.Module] = [nn.Flatten()]
         for fan_in in [inputs] + (depth - 1) * [width]:
-            layers += [nn.Linear(fan_in, width, bias=bias), nn.ReLU()]
+            layers.append(nn.Linear(fan_in, width, bias=bias))
+            if norm == "batch":
+                layers.append(nn.BatchNorm1d(width))
+            layers.append(nn.ReLU())
         self.layers = nn.Sequential(*layers, nn.Linear(width, classes))
 
     def forward(self, images: Tensor) -> Tensor:

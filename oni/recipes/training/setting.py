@@ -7,32 +7,17 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import torch
-import torch.nn.functional as F
-from torch import Tensor, nn
-from torch.nn.utils import parametrize
-
-from oni.diagnostics.signal import signal
-from oni.diagnostics.spectrum import spectrum
-from oni.nn.parametrization import FromProxy
-from oni.recipes.data import fashion_mnist
-from oni.recipes.data.batches import Parts, split
-from oni.recipes.data.subjects import DATASETS, Images
+from oni.recipes.data.datasets import load_dataset
+from oni.recipes.data.images import Dataset
 from oni.recipes.methods import METHODS
 from oni.recipes.training.config import Config
 from oni.recipes.training.devices import Hardware
 from oni.recipes.training.learning_rate import AllDiverged, select_learning_rate
-from oni.recipes.training.loop import Watch
-from oni.recipes.training.overrides import overridden, read_changes
+from oni.recipes.training.overrides import apply_changes, read_changes
 from oni.recipes.training.run import train
+from oni.recipes.training.watch import SPECTRUM_AT, WATCHED, build_watchers
 
-__all__ = ["WATCHED", "Setting", "setting_from", "trained", "watchers"]
-
-WATCHED = ("signal", "spectrum")
-SPECTRUM_AT = 200
-"""The step at which the paper looks at weights."""
-SPECTRUM_OF = (1, 5)
-"""Which layers it looks at, counted from 1."""
+__all__ = ["SPECTRUM_AT", "WATCHED", "Setting", "setting_from", "trained"]
 
 
 @dataclass
@@ -49,7 +34,7 @@ class Setting:
     """Fetch what ``data`` lacks."""
     changes: Sequence[str] = ()
     """``key=value`` for every configuration; an option of a method for those of that method."""
-    loaded: dict[str, Images] = field(default_factory=dict, repr=False)
+    loaded: dict[str, Dataset] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         for key, why in (("seed", "pass --seed"), ("watch", "an experiment watches what it needs")):
@@ -58,12 +43,10 @@ class Setting:
         if self.download and self.data is None:
             raise ValueError("--download needs to know where to: pass --data DIR as well")
 
-    def images(self, name: str) -> Images:
+    def images(self, name: str) -> Dataset:
         """A data set, read once."""
         if name not in self.loaded:
-            if self.download and self.data and name == "fashion-mnist":
-                fashion_mnist.download(self.data)
-            self.loaded[name] = DATASETS[name](self.data)
+            self.loaded[name] = load_dataset(name, self.data, download=self.download)
         return self.loaded[name]
 
     def asked_for(self) -> list[str]:
@@ -89,7 +72,7 @@ class Setting:
             return owner != "method_options" or option in own or option not in known
 
         keys = self.changed_keys()
-        return overridden(config, [change for key, change in zip(keys, self.changes, strict=True) if concerns(key)])
+        return apply_changes(config, [change for key, change in zip(keys, self.changes, strict=True) if concerns(key)])
 
 
 def setting_from(
@@ -146,7 +129,7 @@ def trained(
         else:
             rate, errors = found.learning_rate, found.errors
     config = replace(config, learning_rate=rate, watch=WATCHED)
-    result = train(config, setting.runs, watch=watchers(config, images), **options)
+    result = train(config, setting.runs, watch=build_watchers(config, images), **options)
     return {
         "run": result.folder.name,
         "status": result.metrics["status"],
@@ -158,56 +141,3 @@ def trained(
         },
         **result.watched,
     }
-
-
-def watchers(config: Config, images: Images) -> dict[str, Watch]:
-    """What is looked at in every run: signal at the start and at the end, spectra also after 200 steps."""
-    parts = split(
-        images,
-        replace(config, watch=()),
-        images.train_labels.device,
-        torch.float64 if config.precision == "64-true" else torch.float32,
-    )
-    last = config.epochs * (len(parts.train) // config.batch_size)
-    batch = first_batch(parts, config.batch_size)
-
-    def look_at_signal(step: int, model: nn.Module) -> Any:
-        if step not in (0, last):
-            return None
-        device = next(model.parameters()).device
-        inputs, labels = (each.to(device) for each in batch)
-        rows = signal(model, inputs, lambda logits: F.cross_entropy(logits, labels))
-        return {"input": [digits(row.input) for row in rows], "gradient": [digits(row.gradient) for row in rows]}
-
-    def look_at_spectrum(step: int, model: nn.Module) -> Any:
-        if step not in (0, min(SPECTRUM_AT, last), last):
-            return None
-        return {
-            str(number): [digits(value) for value in spectrum(unscaled(layer)).tolist()]
-            for number, layer in enumerate(linear_layers(model), 1)
-            if number in SPECTRUM_OF
-        }
-
-    return {"signal": look_at_signal, "spectrum": look_at_spectrum}
-
-
-def first_batch(parts: Parts, size: int) -> tuple[Tensor, Tensor]:
-    return parts.train.batch(torch.arange(size))
-
-
-def linear_layers(model: nn.Module) -> list[nn.Linear]:
-    return [module for module in model.modules() if isinstance(module, nn.Linear)]
-
-
-def unscaled(layer: nn.Linear) -> Tensor:
-    """The weight; of a method that scales what it orthogonalises, before the scale."""
-    if parametrize.is_parametrized(layer, "weight"):
-        steps: Any = layer.parametrizations["weight"]  # type: ignore[index]
-        if isinstance(steps[0], FromProxy):
-            return steps[0].unscaled(steps.original).detach()
-    return layer.weight.detach()
-
-
-def digits(value: float) -> float:
-    """Four of them: enough for a picture, and the file stays small."""
-    return float(f"{value:.4g}")

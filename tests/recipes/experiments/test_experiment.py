@@ -173,7 +173,7 @@ def test_smoke(run, tmp_path, runs, id):
     for name in (f"{id}.png", f"{id}.svg"):
         assert (tmp_path / id / name).stat().st_size > 10_000
         assert str(tmp_path / id / name) in out
-    section = reproduction.section(record, "results")
+    section = reproduction.render_section(record, "results")
     assert section.count("held |") + section.count("held** |") == len(record["claims"])
 
 
@@ -196,17 +196,7 @@ def test_what_is_not_finite_shows_in_a_mean():
     assert results.deviation("b") == pytest.approx(0.5**0.5)
 
 
-def test_a_bar_in_a_cell_is_escaped():
-    assert (
-        reproduction.markdown(Comparison(["a", "|x|"], [["1", "2"]])) == "| a | \\|x\\| |\n| --- | --- |\n| 1 | 2 |\n"
-    )
-
-
 # What is committed.
-
-
-def test_the_page_is_what_the_results_say():
-    assert reproduction.page(ROOT / "results", ROOT / "docs") == (ROOT / "docs" / "reproduction.md").read_text("utf-8")
 
 
 @pytest.mark.parametrize("path", COMMITTED, ids=lambda path: path.parent.name)
@@ -229,9 +219,3 @@ def test_committed_results(path):
         f"{record['id']}.png",
         f"{record['id']}.svg",
     }
-
-
-def test_the_page_is_written_whole(tmp_path):
-    reproduction.write(ROOT / "results", tmp_path / "docs" / "page.md")
-    assert [path.name for path in (tmp_path / "docs").iterdir()] == ["page.md"]
-    assert (tmp_path / "docs" / "page.md").read_text("utf-8").startswith(reproduction.HEAD)

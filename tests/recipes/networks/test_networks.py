@@ -45,6 +45,17 @@ def test_mlp(bias):
     assert [type(layer) for layer in net.layers[2:-1:2]] == 20 * [nn.ReLU]
 
 
+def test_mlp_with_batch_normalisation():
+    net = MLP(3, width=16, inputs=12, norm="batch")
+    kinds = [type(layer) for layer in net.layers]
+    assert kinds == [nn.Flatten, *3 * [nn.Linear, nn.BatchNorm1d, nn.ReLU], nn.Linear]
+    hidden = net.layers[:3](torch.randn(64, 12))
+    # Normalised per feature; BatchNorm's eps of 1e-5 takes a little off a variance of about 1/3.
+    torch.testing.assert_close(hidden.mean(0), torch.zeros(16), atol=1e-6, rtol=0)
+    torch.testing.assert_close(hidden.std(0, unbiased=False), torch.ones(16), atol=1e-3, rtol=0)
+    assert list(MLP(3, norm="none").state_dict()) == list(MLP(3).state_dict())
+
+
 @pytest.mark.parametrize(("g", "k"), [(2, 1), (3, 2), (4, 3)])
 def test_vgg(g, k):
     net = VGG(g, k)
@@ -169,6 +180,8 @@ def test_converted_trained_and_baked(build, shape):
     ("build", "complaint"),
     [
         (lambda: MLP(0), "depth must be at least 1, got 0"),
+        (lambda: MLP(1, width=0), "width must be at least 1, got 0"),
+        (lambda: MLP(1, norm="layer"), "norm must be one of 'none', 'batch', got 'layer'"),
         (lambda: VGG(0, 1), "g and k must be at least 1, got g=0, k=1"),
         (lambda: resnet110(norm="layer"), "norm must be one of 'none', 'batch', 'group', got 'layer'"),
     ],
