@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from oni.recipes.training.progress import Bar, JsonLines, Lines, Reporter, Silent, choose_kind, format_seconds
+from oni.recipes.training.progress import Bar, choose_kind, format_seconds, make_reporter
 
 __all__ = ["Overall"]
 
@@ -52,11 +52,10 @@ class Overall:
 
     def __init__(self, name: str, total: int, kind: str = "auto", *, quiet: bool = False) -> None:
         self.name, self.kind = name, "none" if quiet else choose_kind(kind)
-        kinds: dict[str, type[Silent]] = {"bar": Bar, "lines": Lines, "json": JsonLines, "none": Silent}
-        self.reporter: Reporter = kinds[self.kind]()
+        self.reporter = make_reporter(self.kind)
         self.estimate = Estimate(total)
         self.heading: str | None = None
-        self.run_steps = self.run_done = self.resumed_at = 0
+        self.run_steps = self.run_done = self.trained_steps = 0
         self.started_at = 0.0
 
     def __enter__(self) -> Overall:
@@ -96,8 +95,9 @@ class Overall:
         if isinstance(self.reporter, Bar):
             self.reporter.console.print(text, soft_wrap=True)
         elif self.kind == "lines":
-            left = self.estimate.seconds_left(0, 0) if self.estimate.finished_steps else None
-            print(text + (f", about {format_seconds(left)} left after it" if left else ""), file=sys.stderr, flush=True)
+            left = self.estimate.seconds_left() if self.estimate.finished_steps else None
+            after = f", about {format_seconds(left)} left after it" if left is not None else ""
+            print(text + after, file=sys.stderr, flush=True)
 
     def refresh(self) -> None:
         """Show how many runs are done and the time left."""
