@@ -18,7 +18,7 @@ class Estimate:
     def __init__(self, total: int) -> None:
         self.total, self.done = total, 0
         self.finished_steps: list[int] = []
-        """Of runs that were trained now; those found finished take no time."""
+        """Of runs that were trained now; those finished before take no time."""
         self.steps, self.seconds = 0, 0.0
         """All steps made now, and the time they took."""
 
@@ -78,7 +78,7 @@ class Overall:
     def finish(self) -> None:
         """Count the run as done."""
         if self.heading is not None:
-            self.print_heading("found finished")
+            self.print_heading("finished before")
         self.estimate.done += 1
         if self.trained_steps:
             self.estimate.finished_steps.append(self.trained_steps)

@@ -93,7 +93,7 @@ def test_headings_are_of_runs_that_train(capsys):
     lines = capsys.readouterr().err.splitlines()
     assert [line for line in lines if line.startswith("fig5")] == [
         "fig5, 1 of 3: first",
-        "fig5, 2 of 3: second (found finished), about 0:00 left after it",
+        "fig5, 2 of 3: second (finished before), about 0:00 left after it",
     ]
 
 
