@@ -57,7 +57,7 @@ def test_the_example(train, tmp_path):
     # The same again trains nothing.
     code, printed, err = train(EXAMPLE, "samples=256", "epochs=1", "network_options.depth=2", "--out", out, "--plain")
     assert (code, err) == (0, "")
-    assert printed.startswith("found finished, not trained again\n")
+    assert printed.startswith("finished before, not trained again\n")
 
 
 def test_for_programs(train):
@@ -156,7 +156,7 @@ def test_changed_data_are_not_taken_for_the_official_ones(train, tmp_path, folde
     # Each is found again, with its own data.
     for folder, expected in ((wrong, printed_wrong), (right, printed)):
         code, again, err = train("tiny.yaml", "data=fashion-mnist", "--data", folder, "--plain")
-        assert again.startswith("found finished")
+        assert again.startswith("finished before")
         assert last_error(again) == last_error(expected)
 
 
@@ -240,3 +240,15 @@ def test_no_code_because_a_run_folder_says_so(train, tmp_path, own_network):
     assert not (tmp_path / "imported").exists()
     assert train(folder / "config.json", "network=own_models:Tiny")[0] == 0
     assert (tmp_path / "imported").exists()
+
+
+DOCUMENTATION = Path(__file__).parents[2] / "docs" / "training.md"
+
+
+@pytest.mark.skipif(not DOCUMENTATION.exists(), reason="the documentation is not part of the installed package")
+def test_the_documented_example(train, tmp_path):
+    (example,) = re.findall(r"```yaml\n(.*?)```", DOCUMENTATION.read_text(), re.DOTALL)
+    (tmp_path / "example.yaml").write_text(example)
+    code, printed, err = train("example.yaml", "epochs=1", "samples=256", "--plain")
+    assert code == 0, err
+    assert "train_error" in printed
