@@ -38,7 +38,7 @@ def before_and_after(script, folder):
     # Of these numbers the last is 1.25, and the first as good as ln 10 = 2.303, which is that of a guess.
     assert last["after"] < 1.8
     assert last["before"] > 2.28
-    assert "20 of 20 weights are orthogonal." in text
+    assert "20 of 20 weights are orthogonalised" in text
     difference = float(re.search(r"differs from the trained one by at most (\S+)\.$", text, re.MULTILINE)[1])
     assert difference < 1e-5
     assert (folder / "kept" / "model.pt").is_file()
