@@ -15,7 +15,7 @@ from oni.recipes.report.verdicts import count_verdicts
 
 __all__ = ["Cell", "Table", "make_table", "overview_table", "run_table", "split_parameters"]
 
-NUMERIC = re.compile(r"[-+±\d.,%e/ ]*|inf|nan|–|-")
+NUMERIC = re.compile(r"[-+±\d.,%e/ ]*|inf|nan|–|not yet measured")
 STATUS_KINDS = {"finished": "good", "diverged": "bad"}
 SETTINGS = {"method": "method", "network_options.depth": "depth", "learning_rate": "lr", "seed": "seed"}
 

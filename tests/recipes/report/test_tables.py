@@ -47,7 +47,9 @@ def test_the_best_run_is_chosen_by_validation(report, write_run, tmp_path):
 
 
 def test_columns_of_numbers_are_aligned_as_numbers():
-    table = make_table(["name", "error", "empty"], [["a", "1.0 ± 0.2", ""], ["b", "inf", ""]])
+    table = make_table(
+        ["name", "error", "empty"], [["a", "1.0 ± 0.2", ""], ["b", "inf", ""], ["c", "not yet measured", ""]]
+    )
     assert list(table.numeric) == [False, True, False]
 
 

@@ -51,7 +51,9 @@ def test_a_full_disk_is_exit_code_74(write_run, tmp_path):
         timeout=120,
     )
     assert (done.returncode, done.stdout) == (74, "")
-    assert done.stderr == f"oni: {to}: File too large\n"
+    assert done.stderr.startswith(f"oni: {to}: ")
+    assert done.stderr.endswith("File too large\n")
+    assert done.stderr.count("\n") == 1
     assert sorted(path.name for path in tmp_path.iterdir()) == ["run"]
 
 
@@ -59,6 +61,16 @@ def test_a_full_disk_is_exit_code_74(write_run, tmp_path):
 def test_a_folder_that_can_not_be_written_is_exit_code_74(write_run, tmp_path, capsys):
     assert main(["report", str(write_run(tmp_path / "run")), "--out", "/proc/report.html"]) == 74
     assert capsys.readouterr().err.startswith("oni: /proc/report.html: ")
+
+
+def test_a_name_in_an_error_can_not_steer_the_terminal(write_run, tmp_path, capsys):
+    folder = write_run(tmp_path / "run\x1b[2J")
+    (folder / "config.json").write_text('{"\x1b')
+    for source in (folder, tmp_path / "missing\x1b[2J"):
+        assert main(["report", str(source), "--out", str(tmp_path / "report.html")]) == 2
+        message = capsys.readouterr().err
+        assert "\x1b" not in message
+        assert source.name.replace("\x1b", r"\x1b") in message
 
 
 def test_open_shows_the_file_in_the_browser(write_run, tmp_path, monkeypatch, capsys):
