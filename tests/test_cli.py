@@ -227,7 +227,7 @@ def test_ctrl_c_while_libraries_are_loaded(tmp_path, delay):
     assert "Traceback" not in err
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["-V"], ["list"], ["nosuch"]], ids=" ".join)
+@pytest.mark.parametrize("arguments", [["--help"], ["-V"], ["nosuch"]], ids=" ".join)
 def test_quick_commands_load_no_large_library(tmp_path, arguments):
     program = (
         "import sys; from oni.__main__ import main; main(); "
