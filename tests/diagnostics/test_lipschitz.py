@@ -2,6 +2,7 @@ import copy
 
 import pytest
 import torch
+from rounding import rounding
 from torch import nn
 
 import oni
@@ -92,8 +93,8 @@ def test_gelu_by_tanh_and_softmax():
 def test_an_orthogonal_mlp_is_1_lipschitz():
     model = oni.convert(nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 3)), steps=3)
     before = [p.clone() for p in model.parameters()]
-    # sigma_max <= 1 but for float32's rounding.
-    assert 0 < float(diagnostics.lipschitz_bound(model, 6)) <= 1 + 1e-5
+    # sigma_max <= 1 but for float32's rounding: two layers, 7 products for 3 steps of each.
+    assert 0 < float(diagnostics.lipschitz_bound(model, 6)) <= 1 + rounding(14, 8)["rtol"]
     assert model.training
     assert all(torch.equal(a, b) for a, b in zip(before, model.parameters(), strict=True))
 
