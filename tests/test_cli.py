@@ -96,8 +96,8 @@ def test_what_a_user_can_mend_is_one_line(run, tmp_path, monkeypatch, arguments,
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may write anywhere")
 def test_a_folder_without_permission(run, tmp_path):
     tmp_path.chmod(0o500)
-    assert str(tmp_path) in one_line(run("demo", "--out", tmp_path))
-    assert str(tmp_path / "new") in one_line(run("demo", "--out", tmp_path / "new"))
+    for path in (tmp_path, tmp_path / "new"):
+        assert f"oni: {path}" in one_line(run("demo", "--out", path), 74)
 
 
 def test_a_bug_is_not_hidden(run, tmp_path, monkeypatch):
