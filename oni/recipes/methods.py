@@ -19,15 +19,16 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import parametrizations, parametrize
 
-from oni.baselines.olm import OLM, checked_olm_options
+from oni.baselines.olm import OLM, check_olm_options
 from oni.baselines.penalty import penalty
-from oni.baselines.weight_norm import CentredWeightNorm, checked_norm_options
+from oni.baselines.weight_norm import CentredWeightNorm, check_norm_options
 from oni.models.bake import bake, make_plain
 from oni.models.convert import convert
-from oni.models.select import Selector, Weight, chosen
+from oni.models.select import Selector, Weight, choose_weights
 from oni.names import unknown_name
 from oni.newton.matrix import Layout
-from oni.nn.parametrization import TRANSPOSED, FromProxy, attach, checked_scale, checked_weight, layout_of
+from oni.nn.options import check_scale
+from oni.nn.parametrization import TRANSPOSED, FromProxy, attach, check_weight, get_layout
 
 __all__ = ["METHODS", "Method", "apply", "extra_loss", "plain"]
 
@@ -94,7 +95,7 @@ def plain(model: M) -> M:
                 steps.eval()
                 value = getattr(module, name).detach().clone()
                 parameter = steps.original if hasattr(steps, "original") else nn.Parameter(value)
-                make_plain(module, name, parameter, position=0)
+                make_plain(module, name, parameter)
                 parameter.copy_(value)
     return model
 
@@ -117,8 +118,8 @@ def complete_options(method: Method, options: dict[str, Any]) -> dict[str, Any]:
 
 def choose_layers(model: nn.Module, only: Selector, skip: Selector) -> list[tuple[Weight, nn.Parameter]]:
     """The chosen weights, all of which are plain and can be changed."""
-    todo = [weight for weight, why in chosen(model, only, skip) if not why]
-    return [(weight, checked_weight(weight.module, weight.name, weight.called)) for weight in todo]
+    todo = [weight for weight, why in choose_weights(model, only, skip) if not why]
+    return [(weight, check_weight(weight.module, weight.name, weight.label)) for weight in todo]
 
 
 def check_untied(weights: list[tuple[Weight, nn.Parameter]]) -> list[tuple[Weight, nn.Parameter]]:
@@ -127,13 +128,13 @@ def check_untied(weights: list[tuple[Weight, nn.Parameter]]) -> list[tuple[Weigh
     for weight, parameter in weights:
         other = first.setdefault(id(parameter), weight)
         if other is not weight:
-            raise ValueError(f"{weight.called} shares its parameter with {other.called}; skip both")
+            raise ValueError(f"{weight.label} shares its parameter with {other.label}; skip both")
     return weights
 
 
 def matrix_layout(weight: Weight) -> Layout:
     """How the weight is seen as a matrix; the queries, keys and values of attention are one each."""
-    return Layout(weight.groups) if weight.groups > 1 else layout_of(weight.module)
+    return Layout(weight.groups) if weight.groups > 1 else get_layout(weight.module)
 
 
 def leave_alone(model: nn.Module, only: Selector, skip: Selector) -> None:
@@ -142,7 +143,7 @@ def leave_alone(model: nn.Module, only: Selector, skip: Selector) -> None:
 
 def start_normal(model: nn.Module, only: Selector, skip: Selector, *, gain: float | str) -> None:
     """Variance gain^2 / inputs: with gain sqrt 2 a ReLU layer keeps the signal's mean square (He et al., 2015)."""
-    factor = checked_scale(gain)
+    factor = check_scale(gain)
     for _, parameter in choose_layers(model, only, skip):
         nn.init.kaiming_normal_(parameter, nonlinearity="linear")
         with torch.no_grad():
@@ -150,13 +151,13 @@ def start_normal(model: nn.Module, only: Selector, skip: Selector, *, gain: floa
 
 
 def start_xavier(model: nn.Module, only: Selector, skip: Selector, *, gain: float | str) -> None:
-    factor = checked_scale(gain)
+    factor = check_scale(gain)
     for _, parameter in choose_layers(model, only, skip):
         nn.init.xavier_uniform_(parameter, factor)
 
 
 def start_orthogonal(model: nn.Module, only: Selector, skip: Selector, *, gain: float | str, **_: Any) -> None:
-    make_orthogonal(choose_layers(model, only, skip), checked_scale(gain))
+    make_orthogonal(choose_layers(model, only, skip), check_scale(gain))
 
 
 @torch.no_grad()
@@ -170,7 +171,7 @@ def make_orthogonal(weights: list[tuple[Weight, nn.Parameter]], factor: float = 
 
 
 def apply_weight_norm(model: nn.Module, only: Selector, skip: Selector, *, scale: float | str | None) -> None:
-    factor = None if scale is None else checked_scale(scale)
+    factor = None if scale is None else check_scale(scale)
     for weight, _ in check_untied(choose_layers(model, only, skip)):
         # Where the output filters are; those of a transposed convolution in groups would share a norm.
         dim = 1 if isinstance(weight.module, TRANSPOSED) else 0
@@ -186,12 +187,12 @@ def apply_spectral_norm(model: nn.Module, only: Selector, skip: Selector, *, n_p
 
 
 def apply_centred_weight_norm(model: nn.Module, only: Selector, skip: Selector, **options: Any) -> None:
-    checked = checked_norm_options(**options)
+    checked = check_norm_options(**options)
     attach_all(model, only, skip, lambda weight, layout: CentredWeightNorm(weight, layout, checked))
 
 
 def apply_olm(model: nn.Module, only: Selector, skip: Selector, **options: Any) -> None:
-    checked = checked_olm_options(**options)
+    checked = check_olm_options(**options)
     attach_all(model, only, skip, lambda weight, layout: OLM(weight, layout, checked))
 
 
@@ -204,7 +205,7 @@ def attach_all(
         try:
             pairs.append((weight, make(parameter, matrix_layout(weight))))
         except ValueError as error:
-            raise ValueError(f"{weight.called}: {error}") from None
+            raise ValueError(f"{weight.label}: {error}") from None
     with torch.no_grad():
         for weight, parametrization in pairs:
             attach(weight.module, weight.name, parametrization)
