@@ -27,26 +27,26 @@ def run(capsys):
     return run
 
 
-def read_results(out, id="figA2"):
+def results(out, id="figA2"):
     return json.loads((out / id / "results.json").read_text())
 
 
-def measured_of(record):
+def numbers(record):
     return [run["measured"] for run in record["runs"]]
 
 
-def test_changes_by_key_and_by_file(run, tmp_path):
+def test_changes_by_words_and_by_file(run, tmp_path):
     file = tmp_path / "changes.yaml"
     file.write_text("network_options: {depth: 2, width: 32}\nsamples: 256\nepochs: 9\nbatch_size: 64\n")
     out = tmp_path / "results"
     code, _, err = run("figA2", "epochs=1", "learning_rate=0.25", "--config", file, "--preset", "smoke", "--out", out)
     assert code == 0
-    record = read_results(out)
-    assert [run["learning_rate"] for run in measured_of(record)] == 4 * [0.25]
-    assert {len(run["train_error"]) for run in measured_of(record)} == {1}
+    record = results(out)
+    assert [run["learning_rate"] for run in numbers(record)] == 4 * [0.25]
+    assert {len(run["train_error"]) for run in numbers(record)} == {1}
     assert "figA2, 4 of 4: 20-layer MLP, ONI-NS, Z orthogonal, not centred, seed 0" in err
     configs = [json.loads(path.read_text()) for path in (out / "runs").glob("*/config.json")]
-    assert {(config["network_options"]["width"], config["batch_size"], config["samples"]) for config in configs} == {
+    assert {(each["network_options"]["width"], each["batch_size"], each["samples"]) for each in configs} == {
         (32, 64, 256)
     }
     # The command that is recorded does the same again.
@@ -54,7 +54,7 @@ def test_changes_by_key_and_by_file(run, tmp_path):
     assert words[:5] == ["oni", "reproduce", "figA2", "--preset", "smoke"]
     again = tmp_path / "again"
     assert run(*words[2:], "--out", again)[0] == 0
-    assert measured_of(read_results(again)) == measured_of(record)
+    assert numbers(results(again)) == numbers(record)
 
 
 @pytest.mark.parametrize(
@@ -115,33 +115,33 @@ def test_a_selection_is_shown(run, tmp_path, monkeypatch):
     monkeypatch.setitem(fashion.PRESETS, "smoke", sizes)
     code, _, _ = run("figA2", *SMALL, "--preset", "smoke", "--out", tmp_path)
     assert code == 0
-    for measured in measured_of(read_results(tmp_path)):
-        errors = measured["validation_error"]
-        assert list(errors) == ["0.1", "0.5"]
-        assert measured["learning_rate"] == float(min(errors, key=errors.get))
+    for found in numbers(results(tmp_path)):
+        assert list(found["validation_error"]) == ["0.1", "0.5"]
+        best = min(found["validation_error"], key=found["validation_error"].get)
+        assert found["learning_rate"] == float(best)
 
 
 def test_what_another_process_trains_comes_later(run, tmp_path, monkeypatch):
-    busy, run_experiment, order = {"oni"}, reproduce.Experiment.run, []
+    busy, real, order = {"oni"}, reproduce.Experiment.run, []
 
-    def run_unless_busy(self, parameters, setting):
+    def one_is_busy(self, parameters, setting):
         order.append(parameters["method"])
         if parameters["method"] in busy:
             busy.clear()
             raise Busy(11, "another process is training this run", "somewhere")
-        return run_experiment(self, parameters, setting)
+        return real(self, parameters, setting)
 
-    monkeypatch.setattr(reproduce.Experiment, "run", run_unless_busy)
+    monkeypatch.setattr(reproduce.Experiment, "run", one_is_busy)
     assert run("figA2", *SMALL, "--preset", "smoke", "--out", tmp_path)[0] == 0
     assert order == ["oni", "oni-ns", "oni", "oni-ns", "oni"]
-    assert [run["parameters"]["method"] for run in read_results(tmp_path)["runs"]] == ["oni", "oni-ns", "oni", "oni-ns"]
+    assert [run["parameters"]["method"] for run in results(tmp_path)["runs"]] == ["oni", "oni-ns", "oni", "oni-ns"]
 
 
 def test_a_full_disk(run, tmp_path, monkeypatch):
-    def fail(*_):
+    def full(*_):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("oni.recipes.training.run_folder.os.fsync", fail)
+    monkeypatch.setattr("oni.recipes.training.run_folder.os.fsync", full)
     code, out, err = run("figA2", *SMALL, "--preset", "smoke", "--out", tmp_path)
     assert (code, out) == (74, "")
     assert "No space left on device (there was no checkpoint yet)" in err.splitlines()[-1]
@@ -152,35 +152,34 @@ def test_where_every_learning_rate_diverges(run, tmp_path, monkeypatch):
     sizes = {"data": "fashion-mnist-sample", "samples": 0, "epochs": 1, "seeds": 1, "grid": [1e30, 1e38]}
     monkeypatch.setitem(fashion.PRESETS, "smoke", {**sizes, "select_epochs": 1})
     assert run("figA2", *SMALL, "--preset", "smoke", "--out", tmp_path)[0] == 0
-    measured = measured_of(read_results(tmp_path))
-    assert [run["status"] for run in measured] == 4 * ["diverged"]
-    assert [run["validation_error"] for run in measured] == 4 * [{"1e+30": None, "1e+38": None}]
+    assert [found["status"] for found in numbers(results(tmp_path))] == 4 * ["diverged"]
+    assert [found["validation_error"] for found in numbers(results(tmp_path))] == 4 * [{"1e+30": None, "1e+38": None}]
 
 
 def command(*arguments):
     return [sys.executable, "-m", "oni.cli", "reproduce", *map(str, arguments)]
 
 
-def start(arguments):
+def started(arguments):
     return subprocess.Popen(command(*arguments), env=ENVIRONMENT, stderr=subprocess.PIPE, text=True)
 
 
 def test_ctrl_c_and_resume(run, tmp_path):
     long = ["figA2", *SMALL[:2], "samples=2048", "epochs=400", "--preset", "smoke", "--out", tmp_path]
-    with start(long) as process:
+    with started(long) as process:
         assert any(line.startswith("epoch 2:") for line in process.stderr)
         process.send_signal(signal.SIGINT)
         rest = process.stderr.read()
         assert process.wait(60) == 130
     assert "start it again with --resume" in rest
     assert "Traceback" not in rest
-    # Without --resume it is not touched, and the error names the remedy.
+    # Without --resume it is not touched, and the remedy is said.
     (folder,) = (tmp_path / "runs").iterdir()
     before = sorted(path.name for path in folder.iterdir())
     code, _, err = run(*long)
     assert code == 2
     assert "pass --resume to continue it" in err.splitlines()[-1]
     assert sorted(path.name for path in folder.iterdir()) == before
-    with start([*long, "--resume"]) as process:
+    with started([*long, "--resume"]) as process:
         assert any("continues after step" in line for line in process.stderr)
         process.kill()
