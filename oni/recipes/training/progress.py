@@ -24,13 +24,15 @@ class Reporter(Protocol):
     def end(self, text: str) -> None: ...
 
 
-def reporter(kind: str = "auto") -> Reporter:
-    """A reporter by its word.
+def reporter(kind: str | Reporter = "auto") -> Reporter:
+    """A reporter by its word; one that is made already is returned as it is.
 
     Args:
         kind: ``"bar"``; ``"lines"``, one for each epoch; ``"json"``, one object a line; ``"none"``, warnings only;
             ``"auto"``, a bar on a terminal and lines elsewhere. All but json go to standard error.
     """
+    if not isinstance(kind, str):
+        return kind
     if kind not in PROGRESS:
         raise ValueError(f"progress must be one of {', '.join(PROGRESS)}, got {kind!r}")
     if kind == "auto":

@@ -31,7 +31,7 @@ from oni.recipes.training.config import Config
 from oni.recipes.training.devices import Hardware, launched
 from oni.recipes.training.interruption import listening
 from oni.recipes.training.loop import Loop, Saving, Watch
-from oni.recipes.training.progress import reporter
+from oni.recipes.training.progress import Reporter, reporter
 from oni.recipes.training.run_folder import RunFolder, Unfinished
 
 __all__ = ["Result", "finished", "train"]
@@ -64,7 +64,7 @@ def train(
     data: Images | Path | None = None,
     hardware: Hardware | None = None,
     watch: Mapping[str, Watch] | None = None,
-    progress: str = "auto",
+    progress: str | Reporter = "auto",
     resume: bool = True,
     checkpoint_seconds: float = 60.0,
     checkpoint_steps: int | None = None,

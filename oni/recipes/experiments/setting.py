@@ -1,0 +1,143 @@
+"""Where, on what and with which overrides the runs of an experiment are trained."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from oni.recipes.training.devices import Hardware, first_process
+from oni.recipes.training.overrides import read_changes
+from oni.recipes.training.progress import Reporter, reporter
+
+if TYPE_CHECKING:
+    from oni.recipes.data.subjects import Images
+    from oni.recipes.experiments.experiment import Experiment
+
+__all__ = ["Setting", "check_overrides", "make_setting", "read_overrides"]
+
+REFUSED = {"seed": "pass --seed", "watch": "an experiment watches what it needs"}
+
+
+@dataclass
+class Setting:
+    """What the runs of an experiment share and what is not part of a run, but for the overrides."""
+
+    runs: Path
+    """The folder of all runs: experiments that need the same run share it."""
+    data: Path | None = None
+    hardware: Hardware = field(default_factory=Hardware)
+    progress: str = "auto"
+    resume: bool = True
+    download: bool = False
+    """Fetch what ``data`` lacks."""
+    overrides: Mapping[str, Any] = field(default_factory=dict)
+    """By key of a configuration, for every run; an option of a method for the runs of that method."""
+    heading: str = ""
+    """What to print once the next run is really being trained."""
+    images: dict[str, Images] = field(default_factory=dict, repr=False)
+
+    def __post_init__(self) -> None:
+        for key, remedy in REFUSED.items():
+            if key in self.overrides:
+                raise ValueError(f"{key} can't be overridden for an experiment: {remedy}")
+        if self.download and self.data is None:
+            raise ValueError("--download needs to know where to: pass --data DIR as well")
+        if self.data is not None and not self.download and not self.data.is_dir():
+            raise FileNotFoundError(f"--data {self.data}: there is no such folder")
+
+    def load_images(self, name: str) -> Images:
+        """A data set, read once."""
+        from oni.recipes.data import fashion_mnist
+        from oni.recipes.data.subjects import DATASETS
+
+        if name not in self.images:
+            if self.download and self.data and name == "fashion-mnist":
+                fashion_mnist.download(self.data)
+            self.images[name] = DATASETS[name](self.data)
+        return self.images[name]
+
+    def given_options(self) -> list[str]:
+        """The options that are of use only where something is trained."""
+        options = {
+            "--data": self.data,
+            "--devices, --strategy, --num-nodes or --accelerator": self.hardware != Hardware(),
+            "--resume": self.resume,
+            **{format_override(key, value): True for key, value in self.overrides.items()},
+        }
+        return [name for name, given in options.items() if given]
+
+    def reporter(self) -> Reporter:
+        """Shows how a run goes, under the heading; a run that is finished already shows nothing."""
+        return HeadedReporter(reporter(self.progress), self)
+
+
+class HeadedReporter:
+    """A reporter that prints the setting's heading once a run starts."""
+
+    def __init__(self, inner: Reporter, setting: Setting) -> None:
+        self.inner = inner
+        self.setting = setting
+
+    def start(self, name: str, steps: int, done: int) -> None:
+        if self.setting.heading and self.setting.progress in ("auto", "bar", "lines") and first_process():
+            print(self.setting.heading, file=sys.stderr, flush=True)
+        self.setting.heading = ""
+        self.inner.start(name, steps, done)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+
+def make_setting(
+    *,
+    runs: Path,
+    data: Path | None,
+    download: bool,
+    hardware: tuple[str, int, str, int],
+    progress: str,
+    resume: bool,
+    changes: Sequence[str],
+    file: Path | None,
+    precision: str | None,
+) -> Setting:
+    """A setting as the command line has it. ``KEY=VALUE`` wins over the option, and that over the file."""
+    words = [*(read_changes(file) if file else []), *([f"precision={precision}"] if precision else []), *changes]
+    return Setting(runs, data, Hardware(*hardware), progress, resume, download, read_overrides(words))
+
+
+def read_overrides(words: Sequence[str]) -> dict[str, Any]:
+    """Overrides by key, later ones winning; a value is a number, true, false or null if it reads as one.
+
+    >>> read_overrides(["epochs=3", "drops=80,120", "method_options.bound=tight"])
+    {'epochs': 3, 'drops': '80,120', 'method_options.bound': 'tight'}
+    """
+    overrides: dict[str, Any] = {}
+    for word in words:
+        key, equals, text = (part.strip() for part in word.partition("="))
+        if not equals or not key:
+            raise ValueError(f"{word!r} is not key=value; write for example learning_rate=0.5")
+        try:
+            overrides[key] = json.loads(text)
+        except ValueError:
+            overrides[key] = text
+    return overrides
+
+
+def format_override(key: str, value: Any) -> str:
+    """An override as it is written on the command line.
+
+    >>> format_override("epochs", 3), format_override("method_options.bound", "tight")
+    ('epochs=3', 'method_options.bound=tight')
+    """
+    return f"{key}={value if isinstance(value, str) else json.dumps(value)}"
+
+
+def check_overrides(experiment: Experiment, overrides: Mapping[str, Any]) -> None:
+    """Refuse to override what the experiment itself varies."""
+    for key in overrides:
+        if key in experiment.sweeps:
+            raise ValueError(f"{key} can't be overridden for {experiment.id}, which {experiment.sweeps[key]}")
