@@ -23,6 +23,7 @@ from oni.recipes.experiments.record import RESULTS, RUNS, format_json, make_reco
 from oni.recipes.experiments.registry import load_all, load_experiment
 from oni.recipes.experiments.setting import Setting, check_overrides, format_override
 from oni.recipes.experiments.table_formats import TABLE_FORMATS
+from oni.recipes.experiments.texts import format_seconds
 from oni.recipes.training.devices import first_process
 from oni.recipes.training.run_folder import Busy
 from oni.terminal import ascii_only, console, table
@@ -129,9 +130,7 @@ def measure_runs(experiment: Experiment, planned: Sequence[Any], terminal: Conso
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=terminal, transient=True, disable=not terminal.is_terminal) as bar:
-        return Results(
-            experiment.run(parameters) for parameters in bar.track(planned, description=experiment.id)
-        )
+        return Results(experiment.run(parameters) for parameters in bar.track(planned, description=experiment.id))
 
 
 def train_in_turns(experiment: Experiment, planned: Sequence[Any], setting: Setting) -> Results:
@@ -180,17 +179,6 @@ class TimeLeft:
         return f", about {format_seconds(self.remaining * self.seconds / self.trained)} left"
 
 
-def format_seconds(seconds: float) -> str:
-    """
-    >>> format_seconds(50), format_seconds(754), format_seconds(9000)
-    ('50 s', '13 min', '2 h 30 min')
-    """
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    minutes = round(seconds / 60)
-    return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60} min"
-
-
 def write_results(
     experiment: Experiment, results: Results, record: dict[str, Any], folder: Path, unfinished: Path
 ) -> list[Path]:
@@ -237,7 +225,9 @@ def show_results(
 def show_table(comparison: Comparison, terminal: Console, *, ascii: bool) -> None:
     rows = table(ascii)
     for index, column in enumerate(comparison.columns):
-        rows.add_column(column.replace("±", "+-") if ascii else column, justify="right" if index else "left", overflow="fold")
+        rows.add_column(
+            column.replace("±", "+-") if ascii else column, justify="right" if index else "left", overflow="fold"
+        )
     for row in comparison.rows:
         rows.add_row(*(Text(cell.replace("±", "+-") if ascii else cell) for cell in row))
     terminal.print(rows)
@@ -258,7 +248,9 @@ def show_part(experiment: Experiment, results: Results, request: Request, termin
         print(json.dumps({"event": "part", "id": experiment.id, "only": request.only, "runs": rows}))
         return
     for row in rows:
-        words = [f"{name} {value:.5g}" if isinstance(value, float) else f"{name} {value}" for name, value in row.items()]
+        words = [
+            f"{name} {value:.5g}" if isinstance(value, float) else f"{name} {value}" for name, value in row.items()
+        ]
         terminal.print(Text(", ".join(words[1:] and [str(row["run"]), *words[1:]])))
     terminal.print(Text(f"\nA part of {experiment.id}: without --only, its {RESULTS} is written."))
 

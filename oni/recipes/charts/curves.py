@@ -30,7 +30,7 @@ def error_chart(title: str, of: Styles, parts: Sequence[str] = ("train", "test")
     series = []
     for name, (colour, runs) in of.items():
         for part in parts:
-            curves = [percent(run.measured[f"{part}_error"], run.parameters["epochs"]) for run in runs]
+            curves = [percent(run.measured[f"{part}_error"], run.parameters.epochs) for run in runs]
             columns = list(zip(*curves, strict=True))
             series.append(
                 banded(name, range(1, len(columns) + 1), columns, colour, "solid" if part == "train" else "dash")
@@ -58,7 +58,7 @@ def sweep_chart(title: str, x: str, of: Sequence[tuple[float, Results]], colour:
     series = []
     for part in ("train", "test"):
         columns = [
-            [percent(run.measured[f"{part}_error"], run.parameters["epochs"])[-1] for run in runs] for _, runs in of
+            [percent(run.measured[f"{part}_error"], run.parameters.epochs)[-1] for run in runs] for _, runs in of
         ]
         at = [value for value, _ in of]
         series.append(banded(part, at, columns, colour, "solid" if part == "train" else "dash"))

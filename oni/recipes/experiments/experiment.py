@@ -1,4 +1,4 @@
-"""An experiment as data: its runs, its presets, what the paper prints, and the claims that its results are held against.
+"""An experiment as data: its runs, its presets, what the paper prints, and the claims made of its results.
 
 Nothing here imports a plotting library or the training engine, so that listing all experiments stays quick.
 """

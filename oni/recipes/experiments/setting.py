@@ -17,9 +17,13 @@ if TYPE_CHECKING:
     from oni.recipes.data.subjects import Images
     from oni.recipes.experiments.experiment import Experiment
 
-__all__ = ["Setting", "check_overrides", "make_setting", "read_overrides"]
+__all__ = ["NotTrained", "Setting", "check_overrides", "make_setting", "read_overrides"]
 
 REFUSED = {"seed": "pass --seed", "watch": "an experiment watches what it needs"}
+
+
+class NotTrained(Exception):
+    """A run is not finished, and nothing is trained in a dry run."""
 
 
 @dataclass
@@ -36,6 +40,8 @@ class Setting:
     """Fetch what ``data`` lacks."""
     overrides: Mapping[str, Any] = field(default_factory=dict)
     """By key of a configuration, for every run; an option of a method for the runs of that method."""
+    dry_run: bool = False
+    """Read what is finished; what is not raises `NotTrained`."""
     heading: str = ""
     """What to print once the next run is really being trained."""
     images: dict[str, Images] = field(default_factory=dict, repr=False)

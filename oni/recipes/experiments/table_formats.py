@@ -46,8 +46,8 @@ def format_latex(comparison: Comparison) -> str:
 def format_csv(comparison: Comparison) -> str:
     """Numbers as they were measured; a column with spreads is followed by one for these."""
     spreads = [
-        any(isinstance(row[index], Quantity) and row[index].spread is not None for row in comparison.cells)
-        for index in range(len(comparison.columns))
+        any(isinstance(cell, Quantity) and cell.spread is not None for cell in column)
+        for column in zip(*comparison.cells, strict=True)
     ]
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")

@@ -1,4 +1,4 @@
-"""Train one network of an experiment: a learning rate chosen on held-out samples, then the run, its spectra and signal."""
+"""Train one network of an experiment: choose the learning rate, train, record curves, spectra and signal."""
 
 from __future__ import annotations
 
@@ -17,19 +17,21 @@ from oni.nn.parametrization import FromProxy
 from oni.recipes.data.batches import split
 from oni.recipes.data.subjects import Images
 from oni.recipes.experiments.fashion_mnist.family import SPECTRUM_STEP
-from oni.recipes.experiments.setting import Setting, format_override
+from oni.recipes.experiments.setting import NotTrained, Setting, format_override
 from oni.recipes.methods import METHODS
 from oni.recipes.training.config import Config
 from oni.recipes.training.learning_rate import AllDiverged, select_learning_rate
 from oni.recipes.training.loop import Watch
 from oni.recipes.training.overrides import overridden
-from oni.recipes.training.run import train
+from oni.recipes.training.run import finished, train
 
 __all__ = ["WATCHED", "choose_learning_rate", "override_config", "train_network"]
 
 WATCHED = ("signal", "spectrum")
 SPECTRUM_LAYERS = (1, 5)
 """The layers that it looks at, counted from 1."""
+HELD_OUT = 5000
+"""Samples by which a learning rate is chosen, where the configuration has no number of its own."""
 CURVES = ("train_error", "validation_error", "test_error", "train_loss", "test_loss")
 
 
@@ -54,6 +56,10 @@ def choose_learning_rate(
     """
     if len(grid) == 1:
         return grid[0], {}
+    if setting.dry_run:
+        held_out = replace(config, validation=config.validation or HELD_OUT, epochs=epochs or config.epochs)
+        for rate in grid:
+            check_finished(replace(held_out, learning_rate=rate), setting)
     try:
         choice = select_learning_rate(config, grid, setting.runs, epochs=epochs, **train_options(config, setting))
     except AllDiverged:
@@ -63,6 +69,7 @@ def choose_learning_rate(
 
 def train_network(config: Config, setting: Setting) -> dict[str, Any]:
     """Train, or read what was trained: the curves by epoch, and what the configuration watches."""
+    check_finished(config, setting)
     images = setting.load_images(config.data)
     result = train(
         config,
@@ -78,6 +85,12 @@ def train_network(config: Config, setting: Setting) -> dict[str, Any]:
         **{name: values for name, values in curves.items() if name != "validation_error" or config.validation},
         **result.watched,
     }
+
+
+def check_finished(config: Config, setting: Setting) -> None:
+    """In a dry run, refuse a run that is not finished."""
+    if setting.dry_run and finished(config, setting.runs) is None:
+        raise NotTrained(config.name)
 
 
 def train_options(config: Config, setting: Setting) -> dict[str, Any]:

@@ -9,8 +9,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from oni.recipes.experiments.experiment import Comparison, registry
-from oni.recipes.reproduce import RESULTS, recorded_runs
+from oni.recipes.experiments.experiment import HELD, NOT_TESTED, Comparison
+from oni.recipes.experiments.record import RESULTS, read_results
+from oni.recipes.experiments.registry import load_all, load_experiment
+from oni.recipes.experiments.table_formats import format_markdown
 
 __all__ = ["page", "write"]
 
@@ -27,7 +29,7 @@ def page(results: Path, docs: Path) -> str:
     """The page for the results of a folder, to stand in the folder ``docs``."""
     records = {
         id: json.loads((results / id / RESULTS).read_text(encoding="utf-8"))
-        for id in registry()
+        for id in load_all()
         if (results / id / RESULTS).exists()
     }
     parts = [HEAD, overview(records)]
@@ -37,22 +39,22 @@ def page(results: Path, docs: Path) -> str:
 
 def overview(records: Mapping[str, dict[str, Any]]) -> str:
     """Every experiment in one line, and those not run."""
-    known = registry()
+    known = load_all()
     rows = []
     for id, one in known.items():
         if id in records:
             claims = records[id]["claims"]
-            held = f"{sum(claim['held'] for claim in claims)} of {len(claims)}"
+            held = f"{sum(claim['verdict'] == HELD for claim in claims)} of {len(claims)}"
             rows.append([f"[{id}](#{id.lower()})", one.title, records[id]["preset"], held])
         else:
             rows.append([id, one.title, "not run", "-"])
-    return markdown(Comparison(["experiment", "title", "preset", "claims held"], rows))
+    return format_markdown(Comparison(["experiment", "title", "preset", "claims held"], rows))
 
 
 def section(record: dict[str, Any], folder: str) -> str:
     """One experiment."""
     id = record["id"]
-    subject = registry()[id]
+    subject = load_experiment(id)
     machine, versions = record["machine"], record["versions"]
     lines = [
         f"## {id}",
@@ -63,7 +65,7 @@ def section(record: dict[str, Any], folder: str) -> str:
         "",
         f"![{subject.title}]({Path(folder, id).as_posix()}.png)",
         "",
-        markdown(subject.table(recorded_runs(record))),
+        format_markdown(subject.table(read_results(subject, record))),
         *claimed(record["claims"]),
         "",
         *([f"*Found:* {subject.found}", ""] if subject.found else []),
@@ -76,19 +78,9 @@ def section(record: dict[str, Any], folder: str) -> str:
 
 
 def claimed(claims: Sequence[dict[str, Any]]) -> list[str]:
-    rows = [["held" if claim["held"] else "**NOT held**", claim["text"], claim["detail"]] for claim in claims]
-    return markdown(Comparison(["", "claim", "measured"], rows)).splitlines()
-
-
-def markdown(comparison: Comparison) -> str:
-    """A table, and its note below."""
-
-    def line(cells: Sequence[str]) -> str:
-        return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
-
-    rule = ["---", *("---:" if comparison.note else "---" for _ in comparison.columns[1:])]
-    lines = [line(comparison.columns), line(rule), *map(line, comparison.rows), ""]
-    return "\n".join([*lines, comparison.note, ""] if comparison.note else lines)
+    shown = {HELD: "held", NOT_TESTED: "*not tested at this preset*"}
+    rows = [[shown.get(claim["verdict"], "**NOT held**"), claim["text"], claim["detail"]] for claim in claims]
+    return format_markdown(Comparison(["", "claim", "measured"], rows)).splitlines()
 
 
 def write(results: Path = Path("results"), to: Path = Path("docs/reproduction.md")) -> None:

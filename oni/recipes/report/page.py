@@ -166,7 +166,9 @@ def claims(of: Sequence[dict[str, Any]]) -> Markup:
     items = [
         element(
             "li",
-            badge("held", "good") if claim["held"] else badge("NOT held", "bad"),
+            badge("held", "good")
+            if claim["verdict"] == "held"
+            else badge(claim["verdict"], "mixed" if claim["verdict"] == "not tested" else "bad"),
             element("div", element("p", claim["text"]), element("p", claim["detail"], class_="detail")),
         )
         for claim in of

@@ -10,9 +10,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from oni.names import unknown_name
 from oni.recipes.charts.chart import Chart
-from oni.recipes.experiments.experiment import Comparison, Experiment, everything, nearest, paper_order
-from oni.recipes.reproduce import RESULTS, RUNS, recorded_runs
+from oni.recipes.experiments.experiment import HELD, Comparison, Experiment
+from oni.recipes.experiments.record import RESULTS, RUNS, read_results
+from oni.recipes.experiments.registry import load_all, paper_order
 
 __all__ = ["RecordedExperiment", "RecordedRun", "read_sources"]
 
@@ -36,7 +38,7 @@ class RecordedExperiment:
     @property
     def held(self) -> int:
         """How many claims held."""
-        return sum(claim["held"] for claim in self.record["claims"])
+        return sum(claim["verdict"] == HELD for claim in self.record["claims"])
 
 
 @dataclass(frozen=True)
@@ -119,21 +121,21 @@ def read_experiment(folder: Path) -> RecordedExperiment:
         expect(path, f'"{name}"', record.get(name), kind)
     for claim in record["claims"]:
         expect(path, "each claim", claim, dict)
-        for name in ("text", "held", "detail"):
-            expect(path, f'"{name}" of each claim', claim.get(name), bool if name == "held" else str)
+        for name in ("text", "verdict", "detail"):
+            expect(path, f'"{name}" of each claim', claim.get(name), str)
     for run in record["runs"]:
         expect(path, "each run", run, dict)
         if sorted(run) != ["measured", "parameters"]:
             raise ValueError(f'{path}: each run must have "parameters" and "measured", got {sorted(run)}; {REMEDY}')
         expect(path, '"parameters" of each run', run["parameters"], dict)
         expect(path, '"measured" of each run', run["measured"], dict)
-    known = everything()
+    known = load_all()
     id = record["id"]
     if id not in known:
-        raise ValueError(f"{path}: there is no experiment {id!r}; {nearest(id, known)}")
+        raise ValueError(f"{path}: {unknown_name('experiment', id, known)}")
     subject = known[id]
     try:
-        results = recorded_runs(record)
+        results = read_results(subject, record)
         draw = getattr(subject, "charts", None)
         comparison = subject.table(results)
         charts = draw(results) if draw else []

@@ -1,46 +1,38 @@
-"""What the Fashion-MNIST figures share: deep MLPs, their runs and presets, and how they are named, tabled and drawn."""
+"""What the Fashion-MNIST figures share: deep MLPs, their runs and presets, and how they are named."""
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
-
-from oni.recipes.experiments.experiment import Comparison, Judgement, Quantity, Results, Run
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from oni.recipes.charts.curves import Styles
     from oni.recipes.experiments.setting import Setting
     from oni.recipes.training.config import Config
 
 __all__ = [
-    "CONVERGED",
+    "BATCH",
+    "IMAGES",
     "ISOMETRIC",
     "LONG",
-    "NOTABLE",
     "PRESETS",
     "PRINTED",
     "SPECTRUM_STEP",
     "START",
+    "WIDTH",
     "Network",
     "Training",
     "TrainingSizes",
     "describe_choices",
     "describe_sweeps",
     "describe_training",
-    "errors_at",
     "estimate_cost",
-    "find_runs",
-    "format_errors",
-    "is_below",
+    "halfway",
+    "is_orthogonalised",
+    "make_config",
     "make_measure",
     "make_plan",
-    "make_table",
-    "mean_error",
     "name_network",
-    "spectra",
-    "style_networks",
 ]
 
 GRID = (0.05, 0.1, 0.5, 1.0)
@@ -66,10 +58,6 @@ BATCH = 256
 WIDTH = 256
 SPECTRUM_STEP = 200
 """The step at which the paper looks at weights."""
-NOTABLE = 1.0
-"""Percentage points that are called a notable difference here: a few times the spread over seeds."""
-CONVERGED = 50.0
-"""Percent of training errors below which a run has converged."""
 
 PRINTED = {"start": "given", "center": True}
 """ONI as the paper has it: the entries of Z independent and random, rows centred."""
@@ -186,7 +174,31 @@ def make_run(network: Network, preset: TrainingSizes, *, first_seed: int, seed: 
     )
 
 
-def is_orthogonalised(network: Network | Training) -> bool:
+class Trainable(Protocol):
+    """What the configuration of a run is made from."""
+
+    @property
+    def depth(self) -> int: ...
+    @property
+    def method(self) -> str: ...
+    @property
+    def options(self) -> Mapping[str, Any]: ...
+    @property
+    def network_options(self) -> Mapping[str, Any]: ...
+    @property
+    def overrides(self) -> Mapping[str, Any]: ...
+    @property
+    def seed(self) -> int: ...
+    @property
+    def data(self) -> str: ...
+    @property
+    def samples(self) -> int: ...
+    @property
+    def epochs(self) -> int: ...
+
+
+def is_orthogonalised(network: Network | Trainable) -> bool:
+    """Whether its method orthogonalises weights in every step, which takes ten times as long."""
     return network.method.startswith(("oni", "olm"))
 
 
@@ -196,7 +208,7 @@ def estimate_cost(run: Training) -> float:
     return run.steps * run.depth * (10 if is_orthogonalised(run) else 1) * (1 + searched)
 
 
-def make_config(run: Training, **changes: Any) -> Config:
+def make_config(run: Trainable, **changes: Any) -> Config:
     """The configuration of a run; its learning rate is still to be chosen."""
     from oni.recipes.experiments.train_network import override_config
     from oni.recipes.training.config import Config
@@ -211,11 +223,16 @@ def make_config(run: Training, **changes: Any) -> Config:
         "samples": run.samples,
         "epochs": run.epochs,
         # As far along as in the code of the authors' earlier paper.
-        "drops": (run.epochs // 2,) if run.epochs > 1 else (),
+        "drops": halfway(run.epochs),
         "drop_factor": 0.5,
         **changes,
     }
     return override_config(Config(**settings), run.overrides)
+
+
+def halfway(epochs: int) -> tuple[int, ...]:
+    """After which epoch the learning rate is halved."""
+    return (epochs // 2,) if epochs > 1 else ()
 
 
 def make_measure(keep: Sequence[str] = ()) -> Callable[[Setting, Training], dict[str, Any]]:
@@ -233,7 +250,7 @@ def make_measure(keep: Sequence[str] = ()) -> Callable[[Setting, Training], dict
     return measure
 
 
-# How networks are called, found and drawn.
+# How networks are called.
 
 NAMES = {
     "plain": "plain, torch's start",
@@ -246,26 +263,9 @@ NAMES = {
     "olm-ns": "OLM-NS",
 }
 STARTS = {"given": "Z random", "orthogonal": "Z orthogonal"}
-COLOURS = {
-    "plain, torch's start": "#999999",
-    "plain": "#666666",
-    "He's start": "#8B5A2B",
-    "OrthInit": "#E69F00",
-    "OrthInit x sqrt 2": "#D55E00",
-    "batch norm": "#CC79A7",
-    "ONI": "#0072B2",
-    "ONI-NS": "#56B4E9",
-    "OLM": "#CC79A7",
-    "OLM-NS": "#D55E00",
-    "ONI, Z orthogonal, not centred": "#009E73",
-    "ONI-NS, Z orthogonal, not centred": "#8ED1B8",
-    "ONI, Z random, not centred": "#7A5195",
-    "ONI, Z orthogonal, centred": "#B07AA1",
-}
-"""Of the lines, by name; variants of a method that are not here are drawn in shades of one colour."""
 
 
-def name_network(network: Network | Training) -> str:
+def name_network(network: Network | Trainable) -> str:
     """The name for legends and tables, without the depth.
 
     >>> name_network(Network(20, "oni", {**ISOMETRIC, "steps": 3}))
@@ -291,6 +291,7 @@ def name_network(network: Network | Training) -> str:
 
 
 def describe_training(run: Training) -> str:
+    """A run in a few words."""
     return f"{run.depth}-layer MLP, {name_network(run)}, seed {run.seed}"
 
 
@@ -312,123 +313,6 @@ def describe_sweeps(networks: Sequence[Network]) -> dict[str, str]:
             shown = ", ".join(str(value) for value in values if value is not None)
             sweeps[key] = f"compares networks with {option} = {shown}"
     return sweeps
-
-
-def find_runs(results: Results, network: Network) -> Results:
-    """The runs of a network. Its depth matters only where there are several; overridden options do not matter."""
-    if len({run.parameters.depth for run in results}) > 1:
-        results = results.where(depth=network.depth)
-
-    def matches(run: Run) -> bool:
-        overridden = {key.partition(".")[2] for key in run.parameters.overrides}
-
-        def fixed(options: Mapping[str, Any]) -> dict[str, Any]:
-            return {key: value for key, value in options.items() if key not in overridden}
-
-        return (
-            run.parameters.method == network.method
-            and fixed(run.parameters.options) == fixed(network.options)
-            and fixed(run.parameters.network_options) == fixed(network.network_options)
-        )
-
-    return Results(filter(matches, results))
-
-
-def style_networks(results: Results, networks: Sequence[Network], *, shades: bool = False) -> Styles:
-    """Colour and runs of each network that has runs, by its name; ``shades`` of one colour for a sweep."""
-    from oni.recipes.charts.curves import ramp
-
-    colours = ramp(COLOURS["ONI"], len(networks)) if shades else [COLOURS[name_network(each)] for each in networks]
-    styles = {
-        name_network(network): (colour, find_runs(results, network))
-        for network, colour in zip(networks, colours, strict=True)
-    }
-    return {name: (colour, runs) for name, (colour, runs) in styles.items() if runs}
-
-
-def make_table(networks: Sequence[Network]) -> Callable[[Results], Comparison]:
-    """A function that makes a table with a line for each network."""
-
-    def table(results: Results) -> Comparison:
-        cells: list[list[str | Quantity]] = []
-        for network in networks:
-            runs = find_runs(results, network)
-            depth = runs[0].parameters.depth if runs else network.depth
-            name = f"{depth} layers, {name_network(network)}"
-            if not runs:
-                cells.append([name, *4 * ["not yet measured"], "0"])
-                continue
-            errors = [errors_at(runs, "train", 0), errors_at(runs), errors_at(runs, "test")]
-            rate = Quantity(runs[0].measured["learning_rate"], digits=None)
-            cells.append([name, rate, *map(mean_and_deviation, errors), Quantity(len(runs), digits=0)])
-        return Comparison(
-            ["network", "learning rate", "train, epoch 1", "train, end", "test, end", "seeds"],
-            cells,
-            "Errors in percent, means over seeds ± their standard deviation. The paper draws this and prints no "
-            "numbers.",
-        )
-
-    return table
-
-
-def mean_and_deviation(values: Sequence[float]) -> Quantity:
-    return Quantity(statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else None)
-
-
-# What claims are judged by.
-
-
-def errors_at(runs: Results, part: str = "train", epoch: int = -1) -> list[float]:
-    """The error in percent after an epoch, of every seed; a run that diverged has 100 from there on."""
-    errors = []
-    for run in runs:
-        known = [100.0 if error is None else 100 * error for error in run.measured[f"{part}_error"]]
-        errors.append([*known, *[100.0] * (run.parameters.epochs - len(known))][epoch])
-    return errors
-
-
-def mean_error(runs: Results, part: str = "train", epoch: int = -1) -> float:
-    return statistics.fmean(errors_at(runs, part, epoch))
-
-
-def is_below(lower: Sequence[float], higher: Sequence[float]) -> bool:
-    """Whether every seed of the one is below every seed of the other."""
-    return max(lower) < min(higher)
-
-
-def format_errors(values: Sequence[float]) -> str:
-    """
-    >>> format_errors([1.0, 2.5])
-    '1.00 % and 2.50 %'
-    """
-    return " and ".join(f"{value:.2f} %" for value in values)
-
-
-def spectra(runs: Results, layer: int) -> list[tuple[list[float], list[float]]]:
-    """At the start and after 200 steps (or at the end, if there are fewer), of every seed."""
-    pairs = []
-    for run in runs:
-        by_step = run.measured["spectrum"]
-        later = min(SPECTRUM_STEP, max(map(int, by_step)))
-        pairs.append((by_step["0"][str(layer)], by_step[str(later)][str(layer)]))
-    return pairs
-
-
-def judge_practice(networks: Sequence[Network], ours: Network) -> Callable[[Results], Judgement]:
-    """Whether our network ends with a lower test error than each of the practitioners' networks."""
-
-    def judge(results: Results) -> Judgement:
-        missing = [name_network(network) for network in networks if not find_runs(results, network)]
-        if missing:
-            return None, f"not yet measured: {', '.join(missing)}"
-        own = errors_at(find_runs(results, ours), "test")
-        others = {name_network(network): errors_at(find_runs(results, network), "test") for network in networks}
-        text = "; ".join(f"{name} {format_errors(values)}" for name, values in others.items())
-        return all(is_below(own, values) for values in others.values()), (
-            f"test error at the end: {format_errors(own)}; {text}"
-        )
-
-    return judge
 
 
 # Texts.
