@@ -29,9 +29,9 @@ def demo(
     preset: Annotated[str, typer.Option(help="laptop (two minutes) or smoke (seconds, shows nothing).")] = "laptop",
     plain: Annotated[bool, typer.Option("--plain", help="ASCII only, no colours.")] = False,
 ) -> None:
-    """Train four 20-layer networks, of which one learns: a table here, and report.html with everything.
+    """Train four 10-layer networks over the learning rate: a table here, and report.html with everything.
 
-    Plain, orthogonal initialisation, ONI without and with its scale, on a sample of Fashion-MNIST.
+    He's start, an orthogonal start, batch normalisation and ONI, on a sample of Fashion-MNIST.
     What was trained is kept: stop it with Ctrl-C, and it continues from there.
     """
     from oni.recipes.demo import demo as run
@@ -81,7 +81,7 @@ def list_experiments(
     plain: Annotated[bool, typer.Option("--plain", help="ASCII only, no colours.")] = False,
 ) -> None:
     """List the paper's experiments, their presets, and where their results are."""
-    from oni.recipes.reproduce import show_list
+    from oni.recipes.experiments.listing import show_list
 
     show_list(out, plain=plain)
 

@@ -1,4 +1,4 @@
-"""``oni reproduce`` and ``oni list``: run an experiment, write what was measured, say which claims held."""
+"""``oni reproduce``: run an experiment, write what was measured, say which claims held."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from oni.files import make_folder, write_atomically
 from oni.names import unknown_name
 from oni.recipes.experiments.experiment import HELD, NOT_TESTED, Comparison, Experiment, Results, Run
 from oni.recipes.experiments.record import RESULTS, RUNS, format_json, make_record
-from oni.recipes.experiments.registry import load_all, load_experiment
-from oni.recipes.experiments.setting import Setting, check_overrides, format_override
+from oni.recipes.experiments.registry import load_experiment
+from oni.recipes.experiments.setting import Setting, check_overrides
 from oni.recipes.experiments.table_formats import TABLE_FORMATS
-from oni.recipes.experiments.texts import format_seconds
+from oni.recipes.experiments.texts import format_override, format_seconds
 from oni.recipes.training.devices import first_process
 from oni.recipes.training.run_folder import Busy
 from oni.terminal import ascii_only, console, table
 
-__all__ = ["Request", "plan_runs", "reproduce", "show_list"]
+__all__ = ["Request", "plan_runs", "reproduce"]
 
 POLL_SECONDS = 5.0
 """Between two looks at runs that another process is training."""
@@ -264,17 +264,3 @@ def show_plan(experiment: Experiment, planned: Sequence[Any], setting: Setting, 
         terminal.print(Text(f"{state:>9}  {experiment.describe(parameters)}"))
     finished = progress.states.count("finished")
     terminal.print(Text(f"\n{len(planned)} runs, {finished} finished; {progress.estimate}"))
-
-
-def show_list(out: Path, *, plain: bool = False) -> None:
-    """Print every experiment, its presets, and where its results are."""
-    terminal = console(plain=plain)
-    rows = table(ascii_only(terminal, plain=plain))
-    for column in ("id", "title", "presets", "results"):
-        rows.add_column(column, overflow="fold")
-    for id, experiment in load_all().items():
-        path = out / id / RESULTS
-        where = str(path.parent) if path.exists() else "-"
-        rows.add_row(id, Text(experiment.title), " ".join(experiment.presets), Text(where))
-    terminal.print(rows)
-    terminal.out("\nNext: oni reproduce fig2 --preset smoke")

@@ -10,7 +10,7 @@ from typing import Any
 
 from oni.machine import code_version, machine, versions
 from oni.recipes.experiments.experiment import Experiment, Results, Run, as_record, read_parameters
-from oni.recipes.experiments.setting import format_override
+from oni.recipes.experiments.texts import format_override
 
 __all__ = ["RESULTS", "RUNS", "format_json", "make_command", "make_record", "read_results"]
 

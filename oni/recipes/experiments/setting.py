@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from oni.recipes.experiments.texts import format_override
 from oni.recipes.training.devices import Hardware, first_process
 from oni.recipes.training.overrides import read_changes
 from oni.recipes.training.progress import Reporter, reporter
@@ -131,15 +132,6 @@ def read_overrides(words: Sequence[str]) -> dict[str, Any]:
         except ValueError:
             overrides[key] = text
     return overrides
-
-
-def format_override(key: str, value: Any) -> str:
-    """An override as it is written on the command line.
-
-    >>> format_override("epochs", 3), format_override("method_options.bound", "tight")
-    ('epochs=3', 'method_options.bound=tight')
-    """
-    return f"{key}={value if isinstance(value, str) else json.dumps(value)}"
 
 
 def check_overrides(experiment: Experiment, overrides: Mapping[str, Any]) -> None:

@@ -1,10 +1,12 @@
-"""Numbers in sentences."""
+"""Numbers and overrides as they are written."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
+from typing import Any
 
-__all__ = ["format_range", "format_seconds"]
+__all__ = ["format_override", "format_range", "format_seconds"]
 
 
 def format_range(values: Sequence[float], digits: int = 3) -> str:
@@ -27,3 +29,12 @@ def format_seconds(seconds: float) -> str:
         return f"{seconds:.0f} s"
     minutes = round(seconds / 60)
     return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60} min"
+
+
+def format_override(key: str, value: Any) -> str:
+    """An override as it is written on the command line.
+
+    >>> format_override("epochs", 3), format_override("method_options.bound", "tight")
+    ('epochs=3', 'method_options.bound=tight')
+    """
+    return f"{key}={value if isinstance(value, str) else json.dumps(value)}"

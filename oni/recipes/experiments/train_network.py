@@ -17,7 +17,8 @@ from oni.nn.parametrization import FromProxy
 from oni.recipes.data.batches import split
 from oni.recipes.data.subjects import Images
 from oni.recipes.experiments.fashion_mnist.family import SPECTRUM_STEP
-from oni.recipes.experiments.setting import NotTrained, Setting, format_override
+from oni.recipes.experiments.setting import NotTrained, Setting
+from oni.recipes.experiments.texts import format_override
 from oni.recipes.methods import METHODS
 from oni.recipes.training.config import Config
 from oni.recipes.training.learning_rate import AllDiverged, select_learning_rate

@@ -41,7 +41,6 @@ from oni.recipes.experiments.fashion_mnist.trials import (
     rates_of,
     rates_that_train,
 )
-from oni.recipes.experiments.setting import NotTrained
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -115,6 +114,8 @@ def measure(setting: Setting, run: Trial | Longer | StepTimes) -> dict[str, Any]
     """Train, or time."""
     if isinstance(run, StepTimes):
         if setting.dry_run:
+            from oni.recipes.experiments.setting import NotTrained
+
             raise NotTrained("the times of steps are measured in every call")
         return time_steps(run, {name_line(network): network for network in NETWORKS})
     return measure_longer(setting, run) if isinstance(run, Longer) else measure_trial(setting, run)
