@@ -1,9 +1,11 @@
 # Everything runs in .venv, made on first use. Pass more arguments with ARGS: make test ARGS="-k bound"
+# The demo installs what the commands need and no more; the tests and the linters add their own tools.
 
 PYTHON ?= python3
 ARGS ?=
 BIN := .venv/bin
-INSTALLED := .venv/.installed
+RECIPES := .venv/.recipes
+DEV := .venv/.dev
 
 # pip's -c does not reach the environments it builds packages in; these do (the second since pip 25.3).
 export PIP_CONSTRAINT := constraints.txt
@@ -16,29 +18,30 @@ export PIP_BUILD_CONSTRAINT := constraints.txt
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: $(INSTALLED) ## train four 20-layer networks, of which one learns; ends with a table and report.html
+demo: $(RECIPES) ## train four 20-layer networks, of which one learns; ends with a table and report.html
 	$(BIN)/oni demo $(ARGS)
 
-test: $(INSTALLED) ## run the tests and the doctests
-	$(BIN)/python -m pytest $(ARGS)
+# One process per core, of which each uses one thread (tests/conftest.py); ARGS="-n 0" runs them in this process.
+test: $(DEV) ## run the tests and the doctests on all cores
+	$(BIN)/python -m pytest -n auto --maxprocesses 8 --dist worksteal $(ARGS)
 
-bench: $(INSTALLED) ## measure speed and accuracy beside the peers that are installed
+bench: $(RECIPES) ## measure speed and accuracy beside the peers that are installed
 	$(BIN)/oni bench $(ARGS)
 
-docs: $(INSTALLED) ## write docs/reproduction.md from results/
+docs: $(RECIPES) ## write docs/reproduction.md from results/
 	$(BIN)/python -m oni.recipes.report.markdown
 
-lint: $(INSTALLED) ## check style, formatting and types; change nothing
+lint: $(DEV) ## check style, formatting and types; change nothing
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy oni
 
-format: $(INSTALLED) ## format the code and fix what ruff can
+format: $(DEV) ## format the code and fix what ruff can
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
 # A leftover build/ would carry deleted modules into the wheel.
-wheel: $(INSTALLED) ## build the wheel into dist/
+wheel: $(DEV) ## build the wheel into dist/
 	rm -rf build dist
 	$(BIN)/python -m build --wheel
 
@@ -47,8 +50,12 @@ clean: ## remove build products and caches; keep .venv
 	find . -path ./.venv -prune -o -type d -name __pycache__ -exec rm -rf {} +
 
 # torch goes in alone and first; constraints.txt says why.
-$(INSTALLED): pyproject.toml constraints.txt
+$(RECIPES): pyproject.toml constraints.txt
 	test -x $(BIN)/pip || $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install -c constraints.txt torch
+	$(BIN)/python -m pip install -c constraints.txt -e ".[recipes]"
+	touch $@
+
+$(DEV): $(RECIPES)
 	$(BIN)/python -m pip install -c constraints.txt -e ".[recipes,dev]"
 	touch $@

@@ -6,11 +6,16 @@ A new command is a function here and a line in ``COMMANDS``. Its docstring is it
 
 from __future__ import annotations
 
+import errno
+import os
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
+
+from oni.names import unknown_name
+from oni.terminal import printable
 
 # Annotations are read only when typer runs: without it this module loads, and main says what is missing.
 with suppress(ModuleNotFoundError):
@@ -18,7 +23,11 @@ with suppress(ModuleNotFoundError):
 
 __all__ = ["main"]
 
+MENDABLE = 2
+CANNOT_WRITE = 74  # EX_IOERR of sysexits.h
 INTERRUPTED = 130  # 128 + SIGINT, as in a shell
+FAILED_WRITES = {errno.ENOSPC, errno.EROFS, errno.EDQUOT, errno.EFBIG, errno.EIO}
+"""What the system says of a disk that is full, read-only, over its quota or broken."""
 
 
 def demo(
@@ -45,14 +54,31 @@ def report(
         typer.Argument(metavar="RUN", help="Folders: of an experiment, of a training run, or of several of these."),
     ],
     out: Annotated[Path, typer.Option("--out", "-o", dir_okay=False, help="The file to write.")] = Path("report.html"),
+    open_it: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False,
 ) -> None:
     """Make one HTML file of experiments and runs: claims, tables, curves to look into, spectra, configurations.
 
     It needs no network and no other file, so it can be sent as it is.
     """
-    from oni.recipes.report.write import write_report
+    from oni.recipes.report.write import open_report, write_report
 
     print(write_report(sources, out))
+    if open_it:
+        open_report(out)
+
+
+def compare(
+    sources: Annotated[
+        list[Path],
+        typer.Argument(metavar="RUN", help="Folders of training runs, or of results of one experiment; two or more."),
+    ],
+    json: Annotated[bool, typer.Option("--json", help="For programs: one JSON object.")] = False,
+    plain: Annotated[bool, typer.Option("--plain", help="ASCII only, no colours.")] = False,
+) -> None:
+    """Compare runs, or results of one experiment: what differs in configuration and in result."""
+    from oni.recipes.report.compare import compare as run
+
+    run(sources, as_json=json, plain=plain)
 
 
 def bench(
@@ -157,6 +183,38 @@ def reproduce(
     run(request, setting)
 
 
+def train(
+    config: Annotated[
+        Path, typer.Argument(metavar="CONFIG", help="YAML file of the run: data, network, method, epochs, ...")
+    ],
+    changes: Annotated[
+        list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Changes to it, e.g. learning_rate=0.05.")
+    ] = None,
+    data: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Folder of the data set's files; its usual places otherwise.")
+    ] = None,
+    download: Annotated[bool, typer.Option("--download", help="Fetch what --data lacks, with checksums.")] = False,
+    out: Annotated[Path, typer.Option(file_okay=False, help="Folder in which the run gets its own.")] = Path("runs"),
+    resume: Annotated[bool, typer.Option("--resume", help="Continue training that was interrupted.")] = False,
+    accelerator: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    devices: Annotated[int, typer.Option(help="How many of them on each node; the batch is shared.")] = 1,
+    strategy: Annotated[str, typer.Option(help="Over several devices: ddp, or fsdp2 to shard the weights.")] = "auto",
+    num_nodes: Annotated[int, typer.Option(help="How many machines.")] = 1,
+    precision: Annotated[str | None, typer.Option(help="32-true, 64-true, bf16-mixed, 16-mixed, ...")] = None,
+    json: Annotated[bool, typer.Option("--json", help="For programs: JSON, one object a line.")] = False,
+    plain: Annotated[bool, typer.Option("--plain", help="ASCII only, no colours.")] = False,
+) -> None:
+    """Train a network of your own choice: any data set, network and method that oni knows, or your own network.
+
+    The network may be package.module:Network, which is imported from the current folder or what is installed.
+    A finished run is never trained again; what was interrupted continues with --resume, bit for bit.
+    """
+    from oni.recipes.train import Request, train_config
+
+    hardware = (accelerator, devices, strategy, num_nodes)
+    train_config(Request(config, changes or [], data, download, out, resume, hardware, precision, json, plain))
+
+
 def inspect(
     checkpoint: Annotated[
         Path,
@@ -208,22 +266,24 @@ COMMANDS: dict[Callable[..., None], str] = {
     bench: "oni bench --cases '256x*' --json bench.json",
     list_experiments: "oni list",
     reproduce: "oni reproduce fig5 --preset laptop epochs=5",
+    train: "oni train examples/train.yaml learning_rate=0.05",
     report: "oni report results/fig5 --out report.html",
+    compare: "oni compare results/runs/RUN1 results/runs/RUN2",
 }
 """Every command, with the example that its help shows."""
 
 
 def show_version(wanted: bool) -> None:
     if wanted:
-        from oni import __version__
+        from importlib.metadata import version
 
-        print("oni", __version__)
+        print("oni", version("oni-torch"))
         raise typer.Exit
 
 
 def top(
     version: Annotated[
-        bool, typer.Option("--version", callback=show_version, is_eager=True, help="Show the version.")
+        bool, typer.Option("--version", "-V", callback=show_version, is_eager=True, help="Show the version.")
     ] = False,
 ) -> None:
     """Keep the weight matrices of PyTorch networks as orthogonal as you ask for.
@@ -234,7 +294,12 @@ def top(
 
 def application() -> typer.Typer:
     """All commands as typer sees them."""
-    app = typer.Typer(add_completion=False, epilog="\n\n".join(["Examples:", *COMMANDS.values()]))
+    last = "Completion of commands and options in your shell: oni --install-completion"
+    app = typer.Typer(
+        context_settings={"help_option_names": ["-h", "--help"]},
+        epilog="\n\n".join(["Examples:", *COMMANDS.values(), last]),
+        pretty_exceptions_enable=False,
+    )
     app.callback()(top)
     for command, example in COMMANDS.items():
         app.command(epilog=f"Example: {example}")(command)
@@ -242,41 +307,80 @@ def application() -> typer.Typer:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; return its exit code: 2, with a line on standard error, for what the user can mend."""
+    """Run one command and return its exit code.
+
+    0 is success; 2, with one line on standard error, what the user can mend; 74 that a file, a folder or standard
+    output can't be written to; 130 Ctrl-C.
+    """
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        import typer.main
-
-        command = typer.main.get_command(application())
-        code = command.main(given or ["--help"], prog_name="oni", standalone_mode=False)
+        code = run(given)
+        sys.stdout.flush()
     except KeyboardInterrupt:
         code = INTERRUPTED
+    except BrokenPipeError:
+        # As in oni list | head -1. typer and rich exit with the same code.
+        silence_output()
+        return 1
     except Exception as error:
-        line = explanation(error)
+        line = explain(error)
         if line is None:
             raise
         print("oni:", line, file=sys.stderr)
-        return getattr(error, "exit_code", 2)
+        return exit_code(error)
     # typer turns Ctrl-C inside a command into this code.
     if code == INTERRUPTED:
         print("oni: interrupted", file=sys.stderr)
     return code or 0
 
 
-def explanation(error: Exception) -> str | None:
+def run(given: list[str]) -> int | None:
+    """Run the command that the arguments name; without any, show the help."""
+    import typer.main
+
+    names = [command.__name__ for command in COMMANDS]
+    name = next((argument for argument in given if not argument.startswith("-")), None)
+    if name is not None and name not in names:
+        raise ValueError(f"{unknown_name('command', name, names)} (try: oni --help)")
+    program = typer.main.get_command(application())
+    for parameter in program.params:
+        # Two more options at the top of the help would drown the commands; its last line names one of them.
+        if parameter.name in ("install_completion", "show_completion"):
+            parameter.hidden = True  # type: ignore[attr-defined]
+    return program.main(given or ["--help"], prog_name="oni", standalone_mode=False)
+
+
+def explain(error: Exception) -> str | None:
     """One line for an error that a user can mend, ``None`` for a bug."""
+    line: str | None = None
     if isinstance(error, ModuleNotFoundError) and error.name:
         package = error.name.partition(".")[0]
         if package != "oni":
-            return f'this needs {package}, which is not installed: pip install "oni-torch[recipes]"'
-    if isinstance(error, OSError) and error.filename is not None:
-        return f"{error.filename}: {error.strerror}"
-    if isinstance(error, OSError | ValueError):
-        return " ".join(str(error).split())
+            line = f'this needs {package}, which is not installed: pip install "oni-torch[recipes]"'
+    elif isinstance(error, OSError) and error.strerror:
+        # Files are opened by name; what has none is what print writes to.
+        line = f"{'standard output' if error.filename is None else error.filename}: {error.strerror}"
+        if error.filename is None:
+            silence_output()
+    elif isinstance(error, OSError | ValueError):
+        line = str(error)
     # A usage error; typer keeps its class to itself.
-    if hasattr(error, "format_message"):
-        return f"{error.format_message()} (try: oni --help)"
-    return None
+    elif hasattr(error, "format_message"):
+        line = f"{error.format_message()} (try: oni --help)"
+    return None if line is None else printable(" ".join(line.split()))
+
+
+def exit_code(error: Exception) -> int:
+    """74 (EX_IOERR of sysexits.h) for what can't be written, 2 for everything else that a user can mend."""
+    if isinstance(error, OSError) and error.errno in FAILED_WRITES:
+        return CANNOT_WRITE
+    return getattr(error, "exit_code", MENDABLE)
+
+
+def silence_output() -> None:
+    """Throw away what could not be printed: Python would try it again on exit, and complain once more."""
+    with suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 if __name__ == "__main__":

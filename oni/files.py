@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import os
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-__all__ = ["CannotWrite", "make_folder", "sync_folder", "write_atomically"]
+__all__ = ["CannotWrite", "check_writable", "make_folder", "replace_file", "sync_folder", "write_atomically"]
 
 
 class CannotWrite(OSError):
@@ -15,7 +17,7 @@ class CannotWrite(OSError):
     exit_code = 74  # EX_IOERR of sysexits.h
 
 
-def write_atomically(path: Path, content: bytes | str) -> Path:
+def write_atomically(path: Path, content: bytes | memoryview | str) -> Path:
     """Write a file under another name, flush it to the disk, then rename it. Missing folders are made.
 
     Raises:
@@ -27,40 +29,87 @@ def write_atomically(path: Path, content: bytes | str) -> Path:
     ...     path.read_text(), [file.name for file in path.parent.iterdir()]
     ('whole', ['b.txt'])
     """
-    data = content.encode() if isinstance(content, str) else content
-    make_folder(path.parent)
-    # The process's number keeps two writers of one file apart.
-    partial = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
+    with replace_file(path) as partial:
+        partial.write_bytes(content.encode() if isinstance(content, str) else content)
+    return path
+
+
+@contextmanager
+def replace_file(path: Path) -> Iterator[Path]:
+    """Yield another path to write to; on leaving, that file takes the place of ``path``. Missing folders are made.
+
+    A symbolic link stays one: its target is replaced. A device or a pipe, such as ``/dev/stdout``, is written to
+    directly. The yielded path need not have the suffix of ``path``.
+
+    Raises:
+        CannotWrite: naming ``path``, whichever step failed, also where the writing itself raises ``OSError``.
+    """
+    with _naming(path):
+        target = Path(os.path.realpath(path))
+        if target.exists() and not target.is_file() and not target.is_dir():
+            yield target
+            return
+        make_folder(target.parent)
+        partial = _partial(target)
         try:
-            with partial.open("wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(partial, path)
-        except BaseException:
+            yield partial
+            _sync(partial)
+            os.replace(partial, target)
+        finally:
             with suppress(OSError):
                 partial.unlink(missing_ok=True)
-            raise
-        sync_folder(path.parent)
-    except OSError as error:
-        raise CannotWrite(error.errno, error.strerror, str(path)) from error
-    return path
+        sync_folder(target.parent)
+
+
+def check_writable(path: Path) -> None:
+    """Tell now, rather than after minutes of work, that a file can't be written; what is there stays as it is.
+
+    Raises:
+        CannotWrite: naming ``path``.
+    """
+    with _naming(path):
+        target = Path(os.path.realpath(path))
+        if target.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        if target.is_file() or not target.exists():
+            make_folder(target.parent)
+            trial = _partial(target)
+            trial.touch()
+            trial.unlink()
 
 
 def make_folder(path: Path) -> None:
     """Make a folder and those above it."""
-    try:
+    with _naming(path):
         path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise CannotWrite(error.errno, error.strerror, str(path)) from error
 
 
 def sync_folder(path: Path) -> None:
     """Flush the names in a folder to the disk, where the system can."""
     with suppress(PermissionError):  # Windows opens no folders
-        handle = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+        _sync(path)
+
+
+def _partial(target: Path) -> Path:
+    """The name to write under; the process's number keeps two writers of one file apart."""
+    return target.with_name(f".{target.name}.{os.getpid()}.part")
+
+
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+@contextmanager
+def _naming(path: Path) -> Iterator[None]:
+    """Turn any OSError into one that names ``path``, not the temporary file or the folder that it is about."""
+    try:
+        yield
+    except OSError as error:
+        reason = error.strerror or str(error)
+        if not isinstance(error, CannotWrite):
+            reason = f"can't be written: {reason}"
+        raise CannotWrite(error.errno, reason, str(path)) from error

@@ -14,12 +14,12 @@ from typing import Any
 
 import torch
 
-__all__ = ["code_version", "machine", "one_thread", "versions"]
+__all__ = ["code_version", "machine", "one_thread", "torch_threads", "versions"]
 
 
 def machine(device: str = "cpu") -> dict[str, Any]:
     """What the numbers depend on."""
-    described: dict[str, Any] = {
+    description: dict[str, Any] = {
         "cpu": cpu_model(),
         "cores": os.cpu_count(),
         "threads": torch.get_num_threads(),
@@ -27,37 +27,46 @@ def machine(device: str = "cpu") -> dict[str, Any]:
         "device": device,
     }
     if device != "cpu":
-        described["gpu"] = torch.cuda.get_device_name(device)
-    return described
+        description["gpu"] = torch.cuda.get_device_name(device)
+    return description
 
 
 def cpu_model() -> str:
+    """The processor's name, as far as the system tells."""
     try:
-        found = re.search(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
+        match = re.search(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
     except OSError:
-        found = None
-    return found[1].strip() if found else platform.processor() or platform.machine()
+        match = None
+    return match[1].strip() if match else platform.processor() or platform.machine()
 
 
 def versions() -> dict[str, str]:
     """The versions of what was measured, and of those peers that are installed."""
-    known = {"python": platform.python_version(), "oni": version("oni-torch"), "torch": torch.__version__}
+    numbers = {"python": platform.python_version(), "oni": version("oni-torch"), "torch": torch.__version__}
     blas = re.search(r"BLAS_INFO=(\w+)", torch.__config__.show())
     if blas:
-        known["blas"] = blas[1]
+        numbers["blas"] = blas[1]
     for package in ("numpy", "geotorch"):
         try:
-            known[package] = version(package)
+            numbers[package] = version(package)
         except PackageNotFoundError:
             continue
-    return known
+    return numbers
 
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Matrices this small gain nothing from threads, and on a busy machine lose a minute waiting for them."""
+    """Small matrices gain nothing from threads, and on a busy machine lose a minute waiting for them."""
+    with torch_threads(1):
+        yield
+
+
+@contextmanager
+def torch_threads(count: int | None) -> Iterator[None]:
+    """Inside it torch uses so many threads; as many as before, if it is ``None``."""
     before = torch.get_num_threads()
-    torch.set_num_threads(1)
+    if count is not None:
+        torch.set_num_threads(count)
     try:
         yield
     finally:

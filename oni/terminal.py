@@ -1,32 +1,53 @@
-"""What every command prints with: one console, one kind of table, and text that can't control the terminal."""
+"""What every command prints with: one console, one kind of table, and text that can't control the terminal.
+
+rich is imported when something is printed with it, so that an error message needs no library.
+"""
 
 from __future__ import annotations
 
+import math
+import os
+import sys
 import unicodedata
+from contextlib import suppress
+from typing import TYPE_CHECKING
 
-from rich import box
-from rich.console import Console
-from rich.table import Table
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
 
-__all__ = ["ascii_only", "console", "printable", "table"]
+__all__ = ["ascii_only", "console", "format_number", "printable", "table"]
 
 PIPED_WIDTH = 120
-"""Columns where the output is no terminal, unless COLUMNS says otherwise."""
+"""Columns where no terminal is in sight and COLUMNS is not set."""
 
 
 def console(*, plain: bool = False, stderr: bool = False) -> Console:
     """Standard output (or error) at the terminal's own width; without colour codes if ``plain`` or not a terminal."""
-    made = Console(
+    from rich.console import Console
+
+    return Console(
         stderr=stderr,
+        width=terminal_width(),
         highlight=False,
         markup=False,
         emoji=False,
         color_system=None if plain else "auto",
         force_terminal=False if plain else None,
     )
-    if not made.is_terminal and "COLUMNS" not in made._environ:
-        made.width = PIPED_WIDTH
-    return made
+
+
+def terminal_width() -> int:
+    """COLUMNS, or the width of the terminal that output, errors or input belong to: ``oni inspect x.pt | less``."""
+    columns = os.environ.get("COLUMNS", "")
+    if columns.isdecimal() and int(columns) > 0:
+        return int(columns)
+    for stream in (sys.__stdout__, sys.__stderr__, sys.__stdin__):
+        with suppress(AttributeError, ValueError, OSError):  # no stream, a closed one, no terminal
+            width = os.get_terminal_size(stream.fileno()).columns  # type: ignore[union-attr]
+            if width > 0:
+                return width
+    return PIPED_WIDTH
 
 
 def ascii_only(terminal: Console, *, plain: bool = False) -> bool:
@@ -36,22 +57,44 @@ def ascii_only(terminal: Console, *, plain: bool = False) -> bool:
 
 def table(ascii_only: bool) -> Table:
     """A table as all commands print it."""
+    from rich import box
+    from rich.table import Table
+
     lines = None if ascii_only else box.SIMPLE_HEAD
     return Table(box=lines, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
 
 
-def printable(text: str) -> str:
+def printable(text: str, *, ascii_only: bool = False) -> str:
     r"""The text with control characters shown instead of sent: a name in a file must not steer the terminal.
 
-    >>> print(printable("weight\x1b[2J\n"))
-    weight\x1b[2J\n
+    >>> print(printable("weight\x1b[2J\n"), printable("σ", ascii_only=True))
+    weight\x1b[2J\n \u03c3
     """
     return "".join(
-        character if character == " " or unicodedata.category(character)[0] not in "CZ" else escaped(character)
+        character if is_harmless(character) and (character.isascii() or not ascii_only) else escape(character)
         for character in text
     )
 
 
-def escaped(character: str) -> str:
+def is_harmless(character: str) -> bool:
+    """Whether a character is a space or is seen as itself: no control, format, surrogate or separator character."""
+    return character == " " or unicodedata.category(character)[0] not in "CZ"
+
+
+def escape(character: str) -> str:
     """A character as Python writes it in a string."""
     return character.encode("unicode_escape").decode("ascii")
+
+
+def format_number(value: float) -> str:
+    """Three digits, in a form that stays short.
+
+    >>> [format_number(value) for value in (0.98765, -12.345, 1234.5, 0.01234)]
+    ['0.988', '-12.3', '1234', '0.0123']
+    >>> [format_number(value) for value in (123456.0, 0.00001, 0.0, math.nan)]
+    ['1.2e+05', '1e-05', '0', 'nan']
+    """
+    if not math.isfinite(value) or value == 0:
+        return f"{value:g}"
+    exponent = int(f"{value:.2e}".partition("e")[2])
+    return f"{value:.{max(0, 2 - exponent)}f}" if -3 <= exponent < 4 else f"{value:.2g}"

@@ -1,4 +1,6 @@
-"""Settings for every test: small matrices need no second thread, and property tests say how hard they try."""
+"""Settings for every test: one thread in each process, and property tests say how hard they try."""
+
+import os
 
 import pytest
 import torch
@@ -11,13 +13,13 @@ settings.register_profile(
 settings.load_profile("oni")
 
 
-@pytest.fixture(scope="session", autouse=True)
-def one_thread():
-    """Threads cost more than they give at these sizes."""
-    before = torch.get_num_threads()
+def pytest_configure():
+    """Use one thread here and in what tests start: the matrices are small, and each core runs a pytest of its own.
+
+    Tables have 120 columns, whatever the terminal.
+    """
+    os.environ |= {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "COLUMNS": "120"}
     torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture(autouse=True)

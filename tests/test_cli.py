@@ -2,13 +2,17 @@ import os
 import re
 import subprocess
 import sys
+from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+import torch
 
 import oni
 from oni.cli import COMMANDS, main
 from oni.recipes import demo
+
+needs_dev_full = pytest.mark.skipif(not Path("/dev/full").is_char_device(), reason="no /dev/full here")
 
 
 class Result(NamedTuple):
@@ -28,50 +32,59 @@ def run(capsys):
     return run
 
 
-def in_a_process(program: str, *arguments: object) -> Result:
+def environment(**changes: str) -> dict[str, str]:
     quiet = {key: value for key, value in os.environ.items() if key not in ("FORCE_COLOR", "TTY_COMPATIBLE")}
+    path = os.pathsep.join(filter(None, sys.path))
+    return {**quiet, "PYTHONIOENCODING": "utf-8", "PYTHONPATH": path, **changes}
+
+
+def in_a_process(program: str, *arguments: object, **changes: str) -> Result:
     done = subprocess.run(
         [sys.executable, "-c", program, *map(str, arguments)],
         capture_output=True,
         encoding="utf-8",
-        env={
-            **quiet,
-            "OMP_NUM_THREADS": "1",
-            "PYTHONIOENCODING": "utf-8",
-            "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
-        },
+        env=environment(**changes),
         timeout=180,
     )
     return Result(done.returncode, done.stdout, done.stderr)
 
 
-def one_line(result: Result) -> str:
-    """The complaint, if it is one line on standard error, exit code 2 and nothing else."""
-    assert (result.code, result.out) == (2, "")
+ONI = "import sys; from oni.__main__ import main; sys.exit(main())"
+
+
+def one_line(result: Result, code: int = 2) -> str:
+    """The complaint, if it is one line on standard error, the exit code and nothing else."""
+    assert (result.code, result.out) == (code, "")
     assert result.err.startswith("oni: ")
     assert result.err.count("\n") == 1
     return result.err
 
 
 def test_demo_where_nothing_is_a_terminal(tmp_path):
-    program = "import sys; from oni.cli import main; sys.exit(main())"
-    result = in_a_process(program, "demo", "--out", tmp_path / "new", "--preset", "smoke")
+    result = in_a_process(ONI, "demo", "--out", tmp_path / "new", "--preset", "smoke")
     assert result.code == 0
     assert "\x1b" not in result.out + result.err
     # One line for each epoch instead of bars.
-    assert result.err.count("\nepoch ") == 8
+    assert result.err.count("\nepoch ") == 16
     assert demo.NEXT.splitlines() == [line.strip() for line in result.out.splitlines()[-4:]]
+
+
+def test_a_folder_that_can_t_be_made(run, tmp_path):
+    (tmp_path / "file").touch()
+    assert "below" in one_line(run("demo", "--out", tmp_path / "file" / "below"), code=74)
 
 
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
         (["demo", "--out", "file"], "file"),
-        (["demo", "--out", "file/below"], "below"),
         (["demo", "--seed", "-1"], "seed must be at least 0"),
         (["demo", "--seed", "one"], "--seed"),
         (["demo", "--sed", "1"], "--sed"),
-        (["dmo"], "demo"),
+        (["dmo"], "unknown command 'dmo'; did you mean 'demo'? Choose from demo, inspect"),
+        (["nosuch"], "unknown command 'nosuch'; choose from demo, inspect, "),
+        (["nosuch\x1b[2J"], r"unknown command 'nosuch\x1b[2J'; choose from"),
+        (["demo", "--sed\x1b[2J", "1"], r"--sed\x1b[2J"),
         (["demo", "extra"], "extra"),
     ],
 )
@@ -112,17 +125,92 @@ def test_help_teaches(run, arguments):
         assert example in result.out
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-def test_help_of_each_command(run, command):
-    result = run(command.__name__, "--help")
+@pytest.mark.parametrize("flag", ["-h", "--help"])
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.__name__)
+def test_help_of_each_command(run, command, flag):
+    result = run(command.__name__, flag)
     assert result.code == 0
     assert f"Example: {COMMANDS[command]}" in result.out
     assert command.__doc__.split()[0] in result.out
 
 
-def test_version(run, monkeypatch):
-    monkeypatch.setattr(oni, "__version__", "1.2.3", raising=False)
-    assert run("--version") == (0, "oni 1.2.3\n", "")
+def test_the_help_is_about_commands(run):
+    assert run("-h") == run("--help") == run()
+    assert "completion" not in run("-h").out.partition("Examples:")[0]
+    assert "oni --install-completion" in run("-h").out
+
+
+@pytest.mark.parametrize("flag", ["-V", "--version"])
+def test_version(run, flag):
+    assert run(flag) == (0, f"oni {oni.__version__}\n", "")
+
+
+def test_as_a_module():
+    done = subprocess.run(
+        [sys.executable, "-m", "oni", "-V"], capture_output=True, text=True, env=environment(), timeout=180
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"oni {oni.__version__}\n", "")
+
+
+@pytest.mark.parametrize(("words", "completed"), [("oni in", "inspect"), ("oni inspect --js", "--json")])
+def test_completion(words, completed):
+    result = in_a_process(ONI, _ONI_COMPLETE="complete_bash", COMP_WORDS=words, COMP_CWORD=str(len(words.split()) - 1))
+    assert (result.code, result.out.split(), result.err) == (0, [completed], "")
+
+
+@pytest.fixture
+def checkpoint(tmp_path):
+    torch.save(oni.nn.Linear(8, 4).state_dict(), tmp_path / "x.pt")
+    return tmp_path / "x.pt"
+
+
+def commands_that_write(checkpoint):
+    """Each with what it takes as the last argument: a path of some suffix."""
+    yield ["bench", "--quick", "--cases", "36*", "--json"], ".json"
+    yield ["inspect", checkpoint, "--json"], ".json"
+    yield ["inspect", checkpoint, "--plot"], ".png"
+    yield ["inspect", checkpoint, "--plot"], ".svg"
+    yield ["bake", checkpoint, "--out"], ".pt"
+    yield ["bake", checkpoint, "--out"], ".safetensors"
+
+
+def test_a_file_that_can_not_be_written(run, checkpoint):
+    folder = checkpoint.parent
+    for arguments, suffix in commands_that_write(checkpoint):
+        for path in (checkpoint / f"below{suffix}", Path(f"/proc/nothing/file{suffix}")):
+            assert f"oni: {path}: can't be written: " in one_line(run(*arguments, path), 74)
+    assert list(folder.iterdir()) == [checkpoint]
+
+
+@needs_dev_full
+def test_a_disk_that_is_full(run, checkpoint):
+    for arguments, suffix in commands_that_write(checkpoint):
+        path = checkpoint.with_name(f"full{suffix}")
+        path.symlink_to("/dev/full")
+        result = run(*arguments, path)
+        assert result.code == 74
+        assert result.err.splitlines()[-1] == f"oni: {path}: can't be written: No space left on device"
+        assert sorted(file.name for file in path.parent.iterdir()) == [path.name, checkpoint.name]
+        path.unlink()
+
+
+@needs_dev_full
+@pytest.mark.parametrize("arguments", [["-V"], ["list"], ["-h"]], ids=" ".join)
+def test_output_that_can_not_be_written(arguments):
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-c", ONI, *arguments], stdout=full, stderr=-1, text=True, env=environment(), timeout=180
+        )
+    assert (done.returncode, done.stderr) == (74, "oni: standard output: No space left on device\n")
+
+
+def test_output_that_nobody_reads():
+    process = subprocess.Popen(
+        [sys.executable, "-c", f"import time; time.sleep(0.2); {ONI}", "-V"], stdout=-1, stderr=-1, env=environment()
+    )
+    process.stdout.close()
+    assert (process.stderr.read(), process.wait(180)) == (b"", 1)
+    process.stderr.close()
 
 
 def test_without_typer():
@@ -132,9 +220,15 @@ def test_without_typer():
     )
 
 
-@pytest.mark.parametrize("package", ["rich", "matplotlib"])
-def test_without_the_rest_of_the_extra(run, tmp_path, monkeypatch, package):
-    for module in [name for name in sys.modules if name.startswith("oni.recipes.")]:
-        monkeypatch.delitem(sys.modules, module)
-    monkeypatch.setitem(sys.modules, package, None)
-    assert f"this needs {package}, which is not installed" in one_line(run("demo", "--out", tmp_path))
+@pytest.mark.parametrize(
+    ("package", "arguments"),
+    [
+        ("rich", ["list"]),
+        ("rich", ["inspect", "x.pt"]),
+        ("matplotlib", ["inspect", "x.pt", "--plot", "y.png"]),
+        ("safetensors", ["bake", "x.pt", "--out", "y.safetensors"]),
+    ],
+)
+def test_without_the_rest_of_the_extra(checkpoint, package, arguments):
+    program = f"import os, sys; os.chdir({str(checkpoint.parent)!r}); sys.modules[{package!r}] = None; {ONI}"
+    assert f"this needs {package}, which is not installed" in one_line(in_a_process(program, *arguments))

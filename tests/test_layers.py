@@ -26,8 +26,9 @@ LAYERS = [
     "recipes",
     "bench",
     "cli",
+    "__main__",
 ]
-ON_TOP = {"terminal", "style", "checkpoints", "recipes", "bench", "cli"}
+ON_TOP = {"style", "checkpoints", "recipes", "bench", "cli", "__main__"}
 
 
 def modules():
@@ -38,7 +39,7 @@ def layer(path):
     return path.relative_to(PACKAGE).with_suffix("").parts[0]
 
 
-def imported(path, *, at_once=False):
+def imports_of(path, *, at_once=False):
     """What a file imports, or only what it imports as soon as it is imported itself."""
     tree = ast.parse(path.read_text())
     for node in tree.body if at_once else ast.walk(tree):
@@ -53,7 +54,7 @@ def imported(path, *, at_once=False):
 @pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(PACKAGE)))
 def test_no_arrow_points_up(path):
     own = LAYERS.index(layer(path))
-    for name in imported(path):
+    for name in imports_of(path):
         parts = name.split(".")
         if parts[0] != "oni":
             continue
@@ -66,8 +67,16 @@ def test_no_arrow_points_up(path):
 @pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(PACKAGE)))
 def test_the_core_needs_torch_alone(path):
     if layer(path) not in ON_TOP:
-        for name in imported(path, at_once=True):
+        for name in imports_of(path, at_once=True):
             assert name.split(".")[0] in {"oni", "torch", *sys.stdlib_module_names}, name
+
+
+@pytest.mark.parametrize(
+    "path", sorted((PACKAGE / "bench").rglob("*.py")), ids=lambda path: str(path.relative_to(PACKAGE))
+)
+def test_of_the_recipes_the_bench_uses_the_networks_alone(path):
+    for name in imports_of(path):
+        assert not name.startswith("oni.recipes") or name.startswith("oni.recipes.networks"), name
 
 
 def test_every_folder_has_its_layer():

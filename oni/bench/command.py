@@ -15,13 +15,17 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from oni.bench.matrices.cases import CASES, measure
 from oni.bench.matrices.result import CaseResult, Result
-from oni.bench.matrices.table import console, show
+from oni.bench.matrices.table import show
 from oni.bench.models import cases as models
 from oni.bench.models.result import ModelResult
-from oni.bench.models.table import recorded_model, show_models
-from oni.bench.record import record, recorded_case
+from oni.bench.models.table import record_model, show_models
+from oni.bench.record import record, record_case
 from oni.bench.settings import SEED, Settings
 from oni.bench.targets import MODEL_TARGETS, TARGETS, Target, Verdict, judge
+from oni.files import check_writable, write_atomically
+from oni.machine import torch_threads
+from oni.names import unknown_name
+from oni.terminal import console
 from oni.timing import Watch
 
 __all__ = ["SUBJECTS", "Subject", "run"]
@@ -53,12 +57,12 @@ class Subject(Generic[C, R]):
     measure: Callable[[C, R, Settings, Watch], None]
     targets: Sequence[Target]
     show: Callable[[Sequence[R], Sequence[Verdict], Settings, Console], None]
-    recorded: Callable[[R], dict[str, Any]]
+    record: Callable[[R], dict[str, Any]]
 
 
 SUBJECTS: dict[str, Subject[Any, Any]] = {
     "matrices": Subject(
-        lambda: CASES, lambda case: CaseResult(case.name, case.shape), measure, TARGETS, show, recorded_case
+        lambda: CASES, lambda case: CaseResult(case.name, case.shape), measure, TARGETS, show, record_case
     ),
     "models": Subject(
         lambda: models.CASES,
@@ -66,7 +70,7 @@ SUBJECTS: dict[str, Subject[Any, Any]] = {
         models.measure,
         MODEL_TARGETS,
         show_models,
-        recorded_model,
+        record_model,
     ),
 }
 """By the name that the command takes."""
@@ -76,33 +80,33 @@ def run(settings: Settings) -> int:
     """Measure and report; return the exit code."""
     subject = SUBJECTS.get(settings.what)
     if subject is None:
-        raise ValueError(f"there is no bench {settings.what!r}; pass one of: {', '.join(SUBJECTS)}")
-    chosen = chosen_cases(subject.cases(), settings)
+        raise ValueError(unknown_name("bench", settings.what, SUBJECTS))
+    cases = choose_cases(subject.cases(), settings)
     if settings.json is not None:
-        # Better told now than after minutes.
-        settings.json.open("a").close()
+        check_writable(settings.json)
     results: list[Result] = []
     complete = False
-    with threads(settings.threads):
+    torch.manual_seed(SEED)
+    with torch_threads(settings.threads):
         try:
-            with progress(settings, len(chosen)) as begin:
-                for case in chosen:
+            with progress(settings, len(cases)) as begin:
+                for case in cases:
                     results.append(subject.begin(case))
                     subject.measure(case, results[-1], settings, begin(case.name))
             complete = True
         except KeyboardInterrupt:
             pass
         verdicts = judge(results, subject.targets)
-        subject.show(results, verdicts, settings, console(plain=settings.plain))
         if settings.json is not None:
-            written = record(results, verdicts, settings, complete=complete, of_case=subject.recorded)
-            settings.json.write_text(json.dumps(written, indent=1) + "\n")
+            content = record(results, verdicts, settings, complete=complete, record_case=subject.record)
+            write_atomically(settings.json, json.dumps(content, indent=1) + "\n")
+        subject.show(results, verdicts, settings, console(plain=settings.plain))
     if not complete:
         return INTERRUPTED
     return DISAGREEMENT if any(result.disagreement for result in results) else 0
 
 
-def chosen_cases(cases: Sequence[C], settings: Settings) -> list[C]:
+def choose_cases(cases: Sequence[C], settings: Settings) -> list[C]:
     """The cases that match the pattern; without one, all, or the small ones if it has to be quick."""
     if settings.cases is None:
         return [case for case in cases if case.quick or not settings.quick]
@@ -114,32 +118,19 @@ def chosen_cases(cases: Sequence[C], settings: Settings) -> list[C]:
 
 
 @contextmanager
-def threads(count: int | None) -> Iterator[None]:
-    """Inside it torch uses so many threads, and starts from the same seed."""
-    before = torch.get_num_threads()
-    torch.manual_seed(SEED)
-    if count is not None:
-        torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
-
-
-@contextmanager
 def progress(settings: Settings, count: int) -> Iterator[Callable[[str], Watch]]:
     """A bar on standard error; where that is no terminal, a line per case."""
     terminal = console(plain=settings.plain, stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-    begun = 0
+    started = 0
     with Progress(*columns, console=terminal, transient=True, disable=not terminal.is_terminal) as bar:
         task = bar.add_task("", total=count)
 
         def begin(name: str) -> Watch:
-            nonlocal begun
-            before, begun = begun, begun + 1
+            nonlocal started
+            before, started = started, started + 1
             if not terminal.is_terminal:
-                terminal.print(f"{name} ({begun} of {count})")
+                terminal.print(f"{name} ({started} of {count})")
 
             def watch(doing: str, done: float) -> None:
                 bar.update(task, completed=before + done, description=f"{name}: {doing}")

@@ -13,7 +13,7 @@ from oni.bench.targets import Verdict
 from oni.machine import machine, versions
 from oni.timing import Interval, Quartiles
 
-__all__ = ["machine", "plain", "record", "recorded_case", "versions"]
+__all__ = ["record", "record_case", "to_dict"]
 
 R = TypeVar("R")
 
@@ -24,9 +24,9 @@ def record(
     settings: Settings,
     *,
     complete: bool,
-    of_case: Callable[[R], dict[str, Any]],
+    record_case: Callable[[R], dict[str, Any]],
 ) -> dict[str, Any]:
-    """Everything about a run in plain values; ``of_case`` puts one result into such."""
+    """Everything about a run in plain values; ``record_case`` does the same for one result."""
     return {
         "command": settings.command(),
         "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
@@ -40,12 +40,12 @@ def record(
             "least_rounds": settings.least_rounds,
             "patience_seconds": settings.patience,
         },
-        "cases": [of_case(result) for result in results],
-        "targets": [_target(verdict) for verdict in verdicts],
+        "cases": [record_case(result) for result in results],
+        "targets": [record_target(verdict) for verdict in verdicts],
     }
 
 
-def recorded_case(result: CaseResult) -> dict[str, Any]:
+def record_case(result: CaseResult) -> dict[str, Any]:
     """One shape and all who ran on it."""
     return {
         "name": result.name,
@@ -53,16 +53,17 @@ def recorded_case(result: CaseResult) -> dict[str, Any]:
         "products": {
             kind: {
                 "flop": operations(result.shape, kind),
-                "gflop_per_second": plain(result.product_rate(kind), 1e-9),
+                "gflop_per_second": to_dict(result.product_rate(kind), 1e-9),
                 "rounds": len(result.products[kind]),
             }
             for kind in result.products
         },
-        "contenders": [_contender(name, result) for name in result.entries],
+        "contenders": [record_contender(name, result) for name in result.entries],
     }
 
 
-def _contender(name: str, result: CaseResult) -> dict[str, Any]:
+def record_contender(name: str, result: CaseResult) -> dict[str, Any]:
+    """One row of the table."""
     entry = result.entries[name]
     contender = entry.contender
     return {
@@ -70,23 +71,24 @@ def _contender(name: str, result: CaseResult) -> dict[str, Any]:
         "steps": contender.steps,
         "note": entry.word or contender.remark or None,
         "rounds": len(entry.times),
-        "milliseconds": plain(entry.seconds, 1e3),
+        "milliseconds": to_dict(entry.seconds, 1e3),
         "against": contender.against or None,
-        "time_ratio": plain(result.time_ratio(name, contender.against)),
+        "time_ratio": to_dict(result.time_ratio(name, contender.against)),
         "peak_bytes": entry.peak,
         "peak_over_literal": result.memory_beside_literal(name),
         "delta": entry.delta,
         "products": contender.products and contender.products._asdict(),
-        "nearness_to_limit": plain(result.nearness_to_limit(name)),
+        "nearness_to_limit": to_dict(result.nearness_to_limit(name)),
     }
 
 
-def plain(of: Quartiles | Interval | None, unit: float = 1.0) -> dict[str, float] | None:
+def to_dict(interval: Quartiles | Interval | None, unit: float = 1.0) -> dict[str, float] | None:
     """Quartiles or an interval, in some unit."""
-    return None if of is None else {name: unit * value for name, value in of._asdict().items()}
+    return None if interval is None else {name: unit * value for name, value in interval._asdict().items()}
 
 
-def _target(verdict: Verdict) -> dict[str, Any]:
+def record_target(verdict: Verdict) -> dict[str, Any]:
+    """A target, and what was measured of it."""
     target = verdict.target
     return {
         "case": target.case,

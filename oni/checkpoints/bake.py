@@ -9,6 +9,8 @@ from torch import Tensor
 
 from oni.checkpoints.files import read, state_dicts, write
 from oni.models.bake_state_dict import bake_state_dict, proxies_in
+from oni.names import unknown_name
+from oni.terminal import printable
 
 __all__ = ["bake"]
 
@@ -22,15 +24,9 @@ def bake(path: Path, out: Path, key: str | None = None, **given: Any) -> None:
         raise ValueError(f"--out {out}: the name must end in {', '.join(SUFFIXES)}")
     if out.exists() and path.exists() and out.samefile(path):
         raise ValueError(f"--out {out} is the checkpoint itself, which holds what training goes on from; name another")
-    options = {name: value for name, value in given.items() if value is not None}
-    if "center" in options:
-        if options["center"] not in CENTRING:
-            raise ValueError(f"--center must be auto, true or false, got {options['center']!r}")
-        options["center"] = CENTRING[options["center"]]
-    if "scale" in options:
-        options["scale"] = number_or_name(options["scale"])
+    options = read_options({name: value for name, value in given.items() if value is not None})
     try:
-        state = chosen(state_dicts(read(path)), key)
+        state = choose_state(state_dicts(read(path)), key)
         baked = bake_state_dict(state, **options)
     except ValueError as error:
         text = str(error)
@@ -39,14 +35,25 @@ def bake(path: Path, out: Path, key: str | None = None, **given: Any) -> None:
         raise ValueError(text if text.startswith(str(path)) else f"{path}: {text}") from None
     write(baked, out)
     count = sum(1 for _ in proxies_in(state))
-    print(f"{out}: {len(baked)} tensors, {count} of them orthogonal weights baked")
+    print(f"{printable(str(out))}: {len(baked)} tensors, {count} of them orthogonal weights baked")
 
 
-def chosen(states: dict[str, dict[str, Tensor]], key: str | None) -> dict[str, Tensor]:
-    """The state dict to bake."""
+def read_options(options: dict[str, Any]) -> dict[str, Any]:
+    """Options from the command line, as the library takes them."""
+    if "center" in options:
+        if options["center"] not in CENTRING:
+            raise ValueError(f"--center must be auto, true or false, got {options['center']!r}")
+        options["center"] = CENTRING[options["center"]]
+    if "scale" in options:
+        options["scale"] = number_or_name(options["scale"])
+    return options
+
+
+def choose_state(states: dict[str, dict[str, Tensor]], key: str | None) -> dict[str, Tensor]:
+    """The state dict to bake: the one named by ``key``, or the only one that holds proxies."""
     if key is not None:
         if key not in states:
-            raise ValueError(f"--key {key}: it holds no such state dict, but {', '.join(map(repr, states)) or 'none'}")
+            raise ValueError(f"--key: {unknown_name('state dict', key, states)}")
         return states[key]
     candidates = {where: state for where, state in states.items() if any(True for _ in proxies_in(state))}
     if len(candidates) > 1:
@@ -55,6 +62,7 @@ def chosen(states: dict[str, dict[str, Tensor]], key: str | None) -> dict[str, T
 
 
 def number_or_name(text: str) -> float | str:
+    """A number where the text is one."""
     try:
         return float(text)
     except ValueError:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-import os
+import errno
 import pickle
 import re
+import stat
 import zipfile
 from collections.abc import Iterator, Mapping
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
+
+from oni.files import write_atomically
 
 __all__ = ["read", "state_dicts", "write"]
 
@@ -24,6 +28,7 @@ def read(path: Path) -> Any:
 
     Code is never run: a pickle of anything but tensors, numbers, strings and containers is refused.
     """
+    refuse_device(path)
     with path.open("rb") as file:
         start = file.read(16)
     if path.suffix == ".safetensors":
@@ -46,7 +51,17 @@ def read(path: Path) -> Any:
         raise ValueError(f"{path}: can't be read as a checkpoint; truncated or damaged? ({brief(error)})") from None
 
 
+def refuse_device(path: Path) -> None:
+    """Refuse what has no end, or none yet: reading a pipe waits for ever, and /dev/zero fills the memory."""
+    mode = path.stat().st_mode
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, "is a directory; name the file in it", str(path))
+    if not stat.S_ISREG(mode):
+        raise ValueError(f"{path}: not a regular file; copy what it holds into one")
+
+
 def read_safetensors(path: Path) -> dict[str, Tensor]:
+    """The tensors of a ``.safetensors`` file."""
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 
@@ -82,6 +97,7 @@ def refusal(message: str) -> str:
 
 
 def brief(error: Exception) -> str:
+    """The class and the first line of an error."""
     first = (str(error).strip().splitlines() or [""])[0]
     return f"{type(error).__name__}: {first[:120]}" if first else type(error).__name__
 
@@ -111,30 +127,37 @@ def _walk(held: Any, where: str, depth: int) -> Iterator[tuple[str, dict[str, Te
         yield where, own
     for key, value in items:
         # Depth also ends what contains itself.
-        if depth < DEPTH and isinstance(value, Mapping | list | tuple) and not of_training(key, value):
+        if depth < DEPTH and isinstance(value, Mapping | list | tuple) and not is_training_state(key, value):
             yield from _walk(value, f"{where}/{key}" if where else key, depth + 1)
 
 
-def of_training(key: str, value: Any) -> bool:
+def is_training_state(key: str, value: Any) -> bool:
     """Whether this is the state of an optimizer, a schedule, a gradient scaler or random numbers."""
-    if isinstance(value, Mapping) and {"state", "param_groups"} <= {str(own) for own in value}:
+    if isinstance(value, Mapping) and {"state", "param_groups"} <= {str(name) for name in value}:
         return True
     return bool(re.search(r"optim|sched|scaler|rng|random", key.lower()))
 
 
 def write(state: Mapping[str, Any], path: Path) -> None:
-    """Write a state dict by suffix, ``.safetensors`` or ``.pt`` and ``.pth``: whole or not at all."""
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        if path.suffix == ".safetensors":
-            from safetensors.torch import save_file
+    """Write a state dict by suffix, ``.safetensors`` or ``.pt`` and ``.pth``: whole or not at all.
 
-            # It takes no two names for one memory.
-            save_file({key: value.detach().clone().contiguous() for key, value in state.items()}, part)
-        else:
-            # As a stream, since a path that can't be written to is a RuntimeError of torch's own.
-            with part.open("wb") as file:
-                torch.save(dict(state), file)
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
+    In memory first: torch and safetensors, given a path, hide what the system says of a disk that is full.
+    """
+    if path.suffix == ".safetensors":
+        from safetensors.torch import save
+
+        write_atomically(path, save(dict(separate(state))))
+    else:
+        content = BytesIO()
+        torch.save(dict(state), content)
+        write_atomically(path, content.getbuffer())
+
+
+def separate(state: Mapping[str, Tensor]) -> Iterator[tuple[str, Tensor]]:
+    """Contiguous tensors of which no two share memory, as safetensors asks."""
+    seen = set()
+    for key, value in state.items():
+        tensor = value.detach().contiguous()
+        address = tensor.untyped_storage().data_ptr()
+        yield key, tensor.clone() if address in seen else tensor
+        seen.add(address)

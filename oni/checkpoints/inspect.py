@@ -4,84 +4,24 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
-from rich import box
 from rich.console import Console
 from rich.progress import Progress
-from rich.table import Table
 from rich.text import Text
 from torch import Tensor
 
 from oni.checkpoints.files import read, state_dicts
-from oni.diagnostics.spectrum import effective_rank_of, spectrum
-from oni.models.bake_state_dict import Proxy, proxies_in
-from oni.style import drawing
-from oni.terminal import console
+from oni.checkpoints.matrices import LIMIT, Matrix, measure, weights_of
+from oni.files import check_writable, replace_file, write_atomically
+from oni.terminal import ascii_only, console, format_number, printable, table
 
-__all__ = ["Matrix", "inspect", "matrices", "named", "number", "show", "singular_values", "sparkline"]
+__all__ = ["inspect", "record", "show", "sparkline"]
 
-LIMIT = 4096
-DECOMPOSED = 256
-"""Up to this short side by a singular value decomposition, beyond by the Gram matrix."""
-BLOCK = 1 << 24
-"""Entries of a large matrix that are turned into float64 at a time."""
-WIDEST = 132
 PICTURES = (".png", ".svg", ".pdf")
-
-
-@dataclass(frozen=True)
-class Matrix:
-    """One weight as a matrix, with its singular values."""
-
-    name: str
-    kind: str
-    """``weight``, ``proxy``, or ``baked``: the weight that a proxy stands for."""
-    shape: tuple[int, ...]
-    """Of the tensor."""
-    size: tuple[int, int]
-    """Of the matrix, of one of them if a weight is several."""
-    sigma: Tensor | None
-    """Largest first, of all its matrices; ``None`` if it was left out."""
-    why: str = ""
-    """Why it was left out."""
-
-    def excess(self, side: int) -> float:
-        """The square of the distance from orthonormal rows (side 0) or columns (side 1)."""
-        if self.sigma is None:
-            return math.nan
-        several = self.sigma.numel() // min(self.size)
-        return float((self.sigma.square() - 1).square().sum()) + several * (self.size[side] - min(self.size))
-
-    @property
-    def delta_row(self) -> float:
-        return math.sqrt(self.excess(0))
-
-    @property
-    def delta_column(self) -> float:
-        return math.sqrt(self.excess(1))
-
-    @property
-    def delta(self) -> float:
-        """Of the short side."""
-        return min(self.delta_row, self.delta_column)
-
-    def at(self, share: float) -> float:
-        """The singular value with this share of the others below it."""
-        return math.nan if self.sigma is None else float(self.sigma.quantile(share))
-
-    @property
-    def condition(self) -> float:
-        smallest, largest = self.at(0), self.at(1)
-        return largest / smallest if smallest else math.inf if largest else math.nan
-
-    @property
-    def rank(self) -> float:
-        return math.nan if self.sigma is None else float(effective_rank_of(self.sigma))
 
 
 def inspect(
@@ -92,169 +32,87 @@ def inspect(
         raise ValueError(f"--limit must be at least 1, got {limit}")
     if plot is not None and plot.suffix not in PICTURES:
         raise ValueError(f"--plot {plot}: the name must end in {', '.join(PICTURES)}")
-    terminal = console(plain=plain)
-    # Written to a file, lines have room; console's own 80 columns are for prose.
-    terminal.width = min(Console().width, WIDEST) if terminal.is_terminal else WIDEST
+    for target in (plot, json_to):
+        if target is not None:
+            check_writable(target)
     states = state_dicts(read(path))
-    jobs = [job for where, state in states.items() for job in matrices(where if len(states) > 1 else "", state)]
-    if not jobs:
+    weights = [
+        weight for where, state in states.items() for weight in weights_of(state, where if len(states) > 1 else "")
+    ]
+    if not weights:
         tensors = sum(map(len, states.values()))
         raise ValueError(
             f"{path}: no weight matrices: it holds {tensors} tensors, none of floating-point numbers with two or more "
             "dimensions"
         )
-    found = []
-    with Progress(console=Console(stderr=True), transient=True, disable=plain or not terminal.is_terminal) as progress:
-        for job in progress.track(jobs, description="Singular values"):
-            found.append(computed(*job, limit=limit))
+    errors = console(plain=plain, stderr=True)
+    with Progress(console=errors, transient=True, disable=not errors.is_terminal) as progress:
+        matrices = [measure(weight, limit=limit) for weight in progress.track(weights, description="Singular values")]
     if json_to is not None:
-        json_to.write_text(json.dumps(record(path, found), indent=1, allow_nan=False) + "\n")
+        write_atomically(json_to, json.dumps(record(path, matrices), indent=1, allow_nan=False) + "\n")
     if plot is not None:
-        from oni.checkpoints.picture import draw
-
-        with drawing():
-            draw(found, path.name).savefig(plot, metadata={"Date": None} if plot.suffix == ".svg" else None)
-    show(found, terminal, path, ascii_only=plain or not terminal.encoding.startswith("utf"))
+        save_picture(matrices, path.name, plot)
+    terminal = console(plain=plain)
+    show(matrices, terminal, path, plain=ascii_only(terminal, plain=plain))
 
 
-def matrices(where: str, state: dict[str, Tensor]) -> Iterator[tuple[str, str, Tensor, Proxy | None]]:
-    """The weights of a state dict: name, kind, tensor, and the proxy if it is one."""
-    try:
-        proxies = {proxy.prefix + "original": proxy for proxy in proxies_in(state)}
-    except ValueError:
-        # Options that can't be read keep nobody from looking at the proxies.
-        proxies = {}
-    for key, tensor in state.items():
-        if not tensor.is_floating_point() or tensor.dim() < 2 or tensor.numel() == 0:
-            continue
-        name = f"{where}: {key}" if where else key
-        layer, parametrized, rest = name.rpartition(".parametrizations.")
-        if not parametrized and name.startswith("parametrizations."):
-            parametrized, rest = "parametrizations.", name.removeprefix("parametrizations.")
-        short = f"{layer}.{rest.partition('.')[0]}".lstrip(".") if parametrized else name
-        if parametrized and not rest.endswith(".original"):
-            yield name, "weight", tensor, None
-        elif parametrized:
-            proxy = proxies.get(key)
-            if proxy is not None and proxy.saved is not None:
-                yield short, "baked", tensor, proxy
-            yield short, "proxy", tensor, proxy
-        else:
-            yield name, "weight", tensor, None
+def save_picture(matrices: Sequence[Matrix], title: str, path: Path) -> None:
+    """Draw all spectra into a file."""
+    from oni.checkpoints.picture import draw
+    from oni.style import drawing
+
+    with drawing(), replace_file(path) as partial:
+        kind = path.suffix.removeprefix(".")
+        draw(matrices, title).savefig(partial, format=kind, metadata={"Date": None} if kind == "svg" else None)
 
 
-def computed(name: str, kind: str, tensor: Tensor, proxy: Proxy | None, *, limit: int = LIMIT) -> Matrix:
-    shape = tuple(tensor.shape)
-    # With sizes that no layer has, or groups that do not divide: as for any weight, one row a filter.
-    layout = proxy.layout if proxy is not None else None
-    rows, columns = shape[0], tensor.numel() // shape[0]
-    if layout is not None and layout.filters(shape) % layout.groups == 0 and shape[0] % layout.groups == 0:
-        rows = layout.filters(shape) // layout.groups
-        columns = tensor.numel() // (rows * layout.groups)
-    else:
-        layout = None
-    size = (rows, columns)
-    why = ""
-    if tensor.layout is not torch.strided:
-        why = "sparse"
-    elif tensor.numel() * tensor.element_size() > tensor.untyped_storage().nbytes():
-        why = "not stored in full"
-    elif min(size) > limit:
-        why = f"its short side is over {limit}; --limit {min(size)} takes it in"
-    if why:
-        return Matrix(name, kind, shape, size, None, why)
-    try:
-        if kind == "baked" and proxy is not None and proxy.saved is not None:
-            tensor = proxy.value(proxy.saved)
-        W = layout.matrices(tensor) if layout is not None else tensor.reshape(rows, columns)
-        return Matrix(name, kind, shape, size, singular_values(W))
-    except (ValueError, NotImplementedError) as error:
-        return Matrix(name, kind, shape, size, None, " ".join(str(error).split())[:60])
-
-
-def singular_values(W: Tensor) -> Tensor:
-    r"""All of them, largest first, of a matrix or of several together.
-
-    With a short side over 256 as the roots of the eigenvalues of the Gram matrix, summed up in float64: some ten times
-    faster, and a large matrix is never copied whole. Values below :math:`10^{-8} \sigma_{\max}` are noise then.
-    """
-    if W.dim() > 2:
-        return torch.cat([singular_values(one) for one in W]).sort(descending=True).values
-    W = W.detach()
-    if min(W.shape) <= DECOMPOSED:
-        return spectrum(W)
-    if W.shape[0] > W.shape[1]:
-        W = W.mT
-    gram = W.new_zeros((W.shape[0], W.shape[0]), dtype=torch.float64)
-    for block in W.split(max(1, BLOCK // W.shape[0]), dim=1):
-        part = block.double()
-        gram.addmm_(part, part.mT)
-    if not bool(torch.isfinite(gram).all()):
-        return gram.new_full((gram.shape[0],), math.nan)
-    return torch.linalg.eigvalsh(gram).clamp(min=0).sqrt().flip(0)
-
-
-def show(found: list[Matrix], terminal: Console, path: Path, *, ascii_only: bool = False) -> None:
-    """Print the table."""
-    terminal.out(f"{path}: {len(found)} weight matrices")
-    terminal.out("")
-    delta, sigma = ("d", "s") if ascii_only else ("δ", "σ")
-    longest = max(len(named(one)) for one in found)
-    wide = terminal.width >= 74 + min(longest, 40)
-    table = Table(box=None if ascii_only else box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
-    table.add_column("weight", overflow="fold", ratio=None)
-    table.add_column("matrix", justify="right", no_wrap=True)
+def show(matrices: Sequence[Matrix], terminal: Console, path: Path, *, plain: bool = False) -> None:
+    """Print the table, in ASCII alone if ``plain``."""
+    labels = [printable(matrix.label, ascii_only=plain) for matrix in matrices]
+    terminal.print(Text(f"{printable(str(path), ascii_only=plain)}: {len(matrices)} weight matrices\n"), soft_wrap=True)
+    delta, sigma = ("d", "s") if plain else ("δ", "σ")
+    wide = terminal.width >= 74 + min(max(map(len, labels)), 40)
     deltas = [f"{delta} row", f"{delta} col"] if wide else [f"{delta}"]
     ends = ["cond", "eff. rank"] if wide else ["cond"]
-    for heading in (*deltas, f"{sigma} min", "median", "max", *ends):
-        table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column(f"{sigma} / {sigma} max", no_wrap=True)
-    for one in found:
-        # As Text: names are anybody's, and no markup.
-        start = (Text(named(one)), f"{one.size[0]} x {one.size[1]}")
-        style = "dim" if one.kind == "proxy" or one.sigma is None else None
-        if one.sigma is None:
-            table.add_row(*start, *[""] * (len(deltas) + 3 + len(ends)), "left out", style=style)
-            continue
-        middle = [one.delta_row, one.delta_column] if wide else [one.delta]
-        last = [">1e7" if one.condition >= 1e7 else f"{one.condition:.2g}", f"{one.rank:.1f}"][: len(ends)]
-        cells = [*map(number, (*middle, one.at(0), one.at(0.5), one.at(1))), *last]
-        table.add_row(*start, *cells, sparkline(one.sigma, 12, ascii_only), style=style)
-    terminal.print(table)
-    terminal.out("")
-    for note in notes(found, wide, delta, sigma):
-        terminal.print(Text(note))
+    rows = table(plain)
+    rows.add_column("weight", overflow="fold")
+    for heading in ("matrix", *deltas, f"{sigma} min", "median", "max", *ends):
+        rows.add_column(heading, justify="right", no_wrap=True)
+    rows.add_column(f"{sigma} / {sigma} max", no_wrap=True)
+    for label, matrix in zip(labels, matrices, strict=True):
+        style = "dim" if matrix.kind == "proxy" or matrix.sigma is None else None
+        rows.add_row(Text(label), f"{matrix.size[0]} x {matrix.size[1]}", *cells(matrix, wide, plain), style=style)
+    terminal.print(rows)
+    terminal.print()
+    for note in notes(matrices, wide, delta, sigma):
+        terminal.print(Text(printable(note, ascii_only=plain)))
 
 
-def notes(found: list[Matrix], wide: bool, delta: str, sigma: str) -> Iterator[str]:
-    """What the columns mean."""
-    for one in found:
-        if one.why:
-            yield f"Left out: {named(one)}: {one.why}."
-    whose = "of rows (row) and columns (col)" if wide else "of the short side"
+def cells(matrix: Matrix, wide: bool, plain: bool) -> list[str]:
+    """The cells of a row beside the name and the size."""
+    if matrix.sigma is None:
+        return [*[""] * (7 if wide else 5), "left out"]
+    deltas = [matrix.delta_row, matrix.delta_column] if wide else [matrix.delta]
+    condition = ">1e7" if matrix.condition >= 1e7 else f"{matrix.condition:.2g}"
+    ends = [condition, f"{matrix.rank:.1f}"] if wide else [condition]
+    quantiles = [matrix.quantile(share) for share in (0, 0.5, 1)]
+    return [*map(format_number, (*deltas, *quantiles)), *ends, sparkline(matrix.sigma, 12, plain)]
+
+
+def notes(matrices: Sequence[Matrix], wide: bool, delta: str, sigma: str) -> Iterator[str]:
+    """What the columns mean, and what was left out."""
+    for matrix in matrices:
+        if matrix.why:
+            yield f"Left out: {matrix.label}: {matrix.why}."
+    side = "of rows (row) and columns (col)" if wide else "of the short side"
     yield (
-        f"{delta} is the distance from orthonormal, ||W W^T - I||, {whose}; an orthogonal weight with a scale has cond "
+        f"{delta} is the distance from orthonormal, ||W W^T - I||, {side}; an orthogonal weight with a scale has cond "
         f"1 instead. {sigma} are singular values, at the right from the largest to the smallest. A convolution's "
-        f"weight is the matrix (out, in * kernel); its {sigma} do not bound the convolution: see oni.operator_norm."
+        f"weight is the matrix (out, in * kernel); its {sigma} do not bound the convolution: see "
+        "oni.diagnostics.operator_norm."
     )
-    if any(one.kind == "proxy" for one in found):
+    if any(matrix.kind == "proxy" for matrix in matrices):
         yield "A proxy is what trains; the weight in use is computed from it, and shown too if its options were saved."
-
-
-def named(one: Matrix) -> str:
-    """Its name, with a word if it is a proxy."""
-    return f"{one.name} (proxy)" if one.kind == "proxy" else one.name
-
-
-def number(value: float) -> str:
-    """Three digits.
-
-    >>> number(0.98765), number(12.345), number(123456.0), number(0.00001)
-    ('0.988', '12.3', '1.2e+05', '1e-05')
-    """
-    if value == 0 or math.isnan(value):
-        return f"{value:g}"
-    return f"{value:#.3g}".rstrip(".") if 1e-3 <= abs(value) < 1e4 else f"{value:.2g}"
 
 
 def sparkline(sigma: Tensor, width: int, ascii_only: bool = False) -> str:
@@ -272,29 +130,28 @@ def sparkline(sigma: Tensor, width: int, ascii_only: bool = False) -> str:
     return "".join(levels[int(share * (len(levels) - 1) + 0.5)] for share in shares)
 
 
-def record(path: Path, found: list[Matrix]) -> dict[str, Any]:
+def record(path: Path, matrices: Sequence[Matrix]) -> dict[str, Any]:
     """Everything as JSON takes it; what is no finite number is null."""
 
     def finite(value: float) -> float | None:
         return value if math.isfinite(value) else None
 
-    rows = []
-    for one in found:
-        rows.append(
-            {
-                "name": one.name,
-                "kind": one.kind,
-                "shape": one.shape,
-                "matrix": one.size,
-                "left_out": one.why or None,
-                "delta_row": finite(one.delta_row),
-                "delta_column": finite(one.delta_column),
-                "sigma_min": finite(one.at(0)),
-                "sigma_median": finite(one.at(0.5)),
-                "sigma_max": finite(one.at(1)),
-                "condition_number": finite(one.condition),
-                "effective_rank": finite(one.rank),
-                "sigma": None if one.sigma is None else [finite(value) for value in one.sigma.tolist()],
-            }
-        )
+    rows = [
+        {
+            "name": matrix.name,
+            "kind": matrix.kind,
+            "shape": matrix.shape,
+            "matrix": matrix.size,
+            "left_out": matrix.why or None,
+            "delta_row": finite(matrix.delta_row),
+            "delta_column": finite(matrix.delta_column),
+            "sigma_min": finite(matrix.quantile(0)),
+            "sigma_median": finite(matrix.quantile(0.5)),
+            "sigma_max": finite(matrix.quantile(1)),
+            "condition_number": finite(matrix.condition),
+            "effective_rank": finite(matrix.rank),
+            "sigma": None if matrix.sigma is None else [finite(value) for value in matrix.sigma.tolist()],
+        }
+        for matrix in matrices
+    ]
     return {"file": path.name, "matrices": rows}

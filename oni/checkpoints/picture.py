@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import torch
 from matplotlib.axes import Axes
@@ -11,8 +12,9 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator
 
-from oni.checkpoints.inspect import Matrix, named, number
+from oni.checkpoints.matrices import Matrix
 from oni.style import COLOURS, PAGE_WIDTH, tint
+from oni.terminal import format_number, printable
 
 __all__ = ["draw"]
 
@@ -24,26 +26,28 @@ DEEPEST = 1e-4
 LETTERS = 34
 
 
-def draw(found: list[Matrix], title: str) -> Figure:
+def draw(matrices: Sequence[Matrix], title: str) -> Figure:
     """Strips from top to bottom in the order of the file, in as many panels side by side as it takes."""
-    shown = [one for one in found if one.sigma is not None and bool(torch.isfinite(one.sigma).all())]
+    shown = [matrix for matrix in matrices if matrix.sigma is not None and bool(torch.isfinite(matrix.sigma).all())]
     panels = max(1, min(PANELS, math.ceil(len(shown) / IN_A_PANEL)))
-    each = max(1, math.ceil(len(shown) / panels))
-    figure = Figure(figsize=(PAGE_WIDTH * panels, 1.15 + 0.17 * max(each, 3)))
-    low, high = limits(shown)
-    parts = [shown[start : start + each] for start in range(0, len(shown), each)]
+    height = max(1, math.ceil(len(shown) / panels))
+    figure = Figure(figsize=(PAGE_WIDTH * panels, 1.15 + 0.17 * max(height, 3)))
+    low, high = axis_limits(shown)
+    parts = [shown[start : start + height] for start in range(0, len(shown), height)]
     for axes, part in zip(figure.subplots(1, panels, squeeze=False)[0], parts or [[]], strict=False):
-        strips(axes, part, low, high, each)
-    left_out = len(found) - len(shown)
+        draw_strips(axes, part, low, high, height)
+    hidden = len(matrices) - len(shown)
+    left_out = f" ({hidden} left out)" if hidden else ""
     figure.suptitle(
-        f"{title}: singular values of {len(shown)} weight matrices" + (f" ({left_out} left out)" if left_out else ""),
+        f"{printable(title)}: singular values of {len(shown)} weight matrices"
+        + (f" ({left_out} left out)" if left_out else ""),
         x=0.01,
         ha="left",
         parse_math=False,
         fontsize=9.5,
     )
     handles: list[Patch | Line2D] = [Patch(color=COLOURS["oni"], label="weight (dark: many singular values)")]
-    if any(one.kind == "proxy" for one in shown):
+    if any(matrix.kind == "proxy" for matrix in shown):
         handles.append(Patch(color=COLOURS["plain"], label="proxy"))
     handles.append(Line2D([], [], color=COLOURS["frobenius"], marker="|", linestyle="", markersize=7, label="median"))
     handles.append(Line2D([], [], color="black", linewidth=0.6, linestyle=(0, (4, 3)), label="1: orthogonal"))
@@ -51,32 +55,33 @@ def draw(found: list[Matrix], title: str) -> Figure:
     return figure
 
 
-def limits(shown: list[Matrix]) -> tuple[float, float]:
+def axis_limits(shown: list[Matrix]) -> tuple[float, float]:
     """An axis for all, with 1 on it."""
-    high = max([1.0, *(one.at(1) for one in shown)])
-    low = min([1.0, *(one.at(0) for one in shown)])
+    high = max([1.0, *(matrix.quantile(1) for matrix in shown)])
+    low = min([1.0, *(matrix.quantile(0) for matrix in shown)])
     low = max(low, DEEPEST * high)
     return (low * 0.85, high * 1.15) if high > 4 * low else (max(0.0, low - 0.05 * high), 1.05 * high)
 
 
-def strips(axes: Axes, part: list[Matrix], low: float, high: float, each: int) -> None:
+def draw_strips(axes: Axes, part: list[Matrix], low: float, high: float, height: int) -> None:
+    """One panel, ``height`` strips high even where it holds fewer."""
     logarithmic = high > 4 * low and low > 0
     scale = math.log if logarithmic else float
     edges = torch.linspace(scale(low), scale(high), BINS + 1, dtype=torch.float64)
     colours = []
-    for one in part:
-        assert one.sigma is not None
-        sigma = one.sigma.clamp(min=low)
+    for matrix in part:
+        assert matrix.sigma is not None
+        sigma = matrix.sigma.clamp(min=low)
         counts = torch.histc(sigma.log() if logarithmic else sigma, BINS, float(edges[0]), float(edges[-1]))
         shares = (counts / counts.max()).sqrt().tolist()
-        colour = COLOURS["plain" if one.kind == "proxy" else "oni"]
+        colour = COLOURS["plain" if matrix.kind == "proxy" else "oni"]
         # The few are faint, not lost; where there are none, a very light ground carries the row.
         colours.append([tint(colour, 0.15 + 0.85 * share) if share else (0.965, 0.965, 0.965) for share in shares])
-    at = (edges.exp() if logarithmic else edges).tolist()
+    bounds = (edges.exp() if logarithmic else edges).tolist()
     for row, line in enumerate(colours):
-        axes.pcolormesh(at, [row - 0.4, row + 0.4], torch.tensor([line]).numpy(), rasterized=True)
-    medians = [max(one.at(0.5), low) for one in part]
-    axes.vlines(medians, [i - 0.4 for i in range(len(part))], [i + 0.4 for i in range(len(part))])
+        axes.pcolormesh(bounds, [row - 0.4, row + 0.4], torch.tensor([line]).numpy(), rasterized=True)
+    medians = [max(matrix.quantile(0.5), low) for matrix in part]
+    axes.vlines(medians, [row - 0.4 for row in range(len(part))], [row + 0.4 for row in range(len(part))])
     axes.collections[-1].set(color=COLOURS["frobenius"], linewidth=1.2)
     axes.axvline(1, color="black", linewidth=0.6, linestyle=(0, (4, 3)))
     if logarithmic:
@@ -86,13 +91,14 @@ def strips(axes: Axes, part: list[Matrix], low: float, high: float, each: int) -
         axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     else:
         axes.xaxis.set_major_locator(MaxNLocator(6))
-    axes.set(xlim=(at[0], at[-1]), ylim=(each - 0.4, -0.6), xlabel=r"singular value $\sigma$")
-    axes.set_yticks(range(len(part)), [shortened(named(one)) for one in part], fontsize=6.5, parse_math=False)
+    axes.set(xlim=(bounds[0], bounds[-1]), ylim=(height - 0.4, -0.6), xlabel=r"singular value $\sigma$")
+    labels = [shorten(printable(matrix.label)) for matrix in part]
+    axes.set_yticks(range(len(part)), labels, fontsize=6.5, parse_math=False)
     axes.tick_params(axis="y", length=0)
     axes.spines["left"].set_visible(False)
     axes.grid(False)
     right = axes.secondary_yaxis("right")
-    right.set_yticks(range(len(part)), [facts(one) for one in part], fontsize=6)
+    right.set_yticks(range(len(part)), [facts(matrix) for matrix in part], fontsize=6)
     right.tick_params(axis="y", length=0, labelcolor="#555555")
     right.spines["right"].set_visible(False)
     axes.annotate(
@@ -106,14 +112,15 @@ def strips(axes: Axes, part: list[Matrix], low: float, high: float, each: int) -
     )
 
 
-def facts(one: Matrix) -> str:
-    return f"{one.size[0]}×{one.size[1]}, {number(one.delta)}"
+def facts(matrix: Matrix) -> str:
+    """What stands at the right of a strip."""
+    return f"{matrix.size[0]}×{matrix.size[1]}, {format_number(matrix.delta)}"
 
 
-def shortened(name: str) -> str:
+def shorten(name: str) -> str:
     """A name that fits, its two ends kept.
 
-    >>> shortened("a.very.long.name.of.a.layer.somewhere.deep.inside.weight")
+    >>> shorten("a.very.long.name.of.a.layer.somewhere.deep.inside.weight")
     'a.very.long.name.…deep.inside.weight'
     """
     if len(name) <= LETTERS:

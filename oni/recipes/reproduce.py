@@ -23,8 +23,9 @@ from oni.recipes.experiments.record import RESULTS, RUNS, format_json, make_reco
 from oni.recipes.experiments.registry import load_experiment
 from oni.recipes.experiments.setting import Setting, check_overrides
 from oni.recipes.experiments.table_formats import TABLE_FORMATS
-from oni.recipes.experiments.texts import format_override, format_seconds
-from oni.recipes.training.devices import first_process
+from oni.recipes.experiments.texts import format_override
+from oni.recipes.training.devices import is_first_process
+from oni.recipes.training.overall import Overall
 from oni.recipes.training.run_folder import Busy
 from oni.terminal import ascii_only, console, table
 
@@ -77,7 +78,7 @@ def reproduce(request: Request, setting: Setting | None = None) -> None:
     # Made before the work, so that a folder that can't be written to is noticed first.
     with TemporaryDirectory(dir=folder, prefix=".unfinished-") as unfinished:
         results = measure_runs(experiment, planned, terminal, setting)
-        if not first_process():
+        if not is_first_process():
             return
         if request.only is not None:
             show_part(experiment, results, request, terminal)
@@ -137,46 +138,21 @@ def train_in_turns(experiment: Experiment, planned: Sequence[Any], setting: Sett
     """Every run; one that another process is training comes last, so that several processes share the work."""
     finished: dict[int, Run] = {}
     turns, postponed = deque(enumerate(planned)), 0
-    left = TimeLeft(experiment, planned)
-    while turns:
-        index, parameters = turns.popleft()
-        setting.heading = (
-            f"{experiment.id}, run {len(finished) + 1} of {len(planned)}{left.describe()}: "
-            f"{experiment.describe(parameters)}"
-        )
-        started, heading = time.monotonic(), setting.heading
-        try:
-            finished[index], postponed = experiment.run(parameters, setting), 0
-        except Busy:
-            turns.append((index, parameters))
-            postponed += 1
-            if postponed >= len(turns):
-                time.sleep(POLL_SECONDS)
-        else:
-            trained = setting.heading != heading  # the heading is used up once something is trained
-            left.finish(parameters, time.monotonic() - started if trained else None)
+    with Overall(experiment.id, len(planned), setting.progress, quiet=not is_first_process()) as overall:
+        setting.reporter = overall
+        while turns:
+            index, parameters = turns.popleft()
+            overall.begin(experiment.describe(parameters))
+            try:
+                finished[index], postponed = experiment.run(parameters, setting), 0
+            except Busy:
+                turns.append((index, parameters))
+                postponed += 1
+                if postponed >= len(turns):
+                    time.sleep(POLL_SECONDS)
+            else:
+                overall.finish()
     return Results(finished[index] for index in range(len(planned)))
-
-
-class TimeLeft:
-    """An estimate for the whole experiment, from the runs that this process has trained."""
-
-    def __init__(self, experiment: Experiment, planned: Sequence[Any]) -> None:
-        self.cost = experiment.cost
-        self.remaining = sum(map(experiment.cost, planned))
-        self.trained = self.seconds = 0.0
-
-    def finish(self, parameters: Any, seconds: float | None) -> None:
-        """Count a run; ``None`` for one that was not trained now."""
-        self.remaining -= self.cost(parameters)
-        if seconds is not None:
-            self.trained += self.cost(parameters)
-            self.seconds += seconds
-
-    def describe(self) -> str:
-        if not self.trained:
-            return ""
-        return f", about {format_seconds(self.remaining * self.seconds / self.trained)} left"
 
 
 def write_results(

@@ -141,7 +141,6 @@ def test_half_precision_and_autocast(dtype):
         (lambda: nn.Linear(4, 4), {"skip": nn.Linear}, ValueError, "model has no layer to penalise"),
         (lambda: torch.ones(2, 2), {}, TypeError, "model must be a torch.nn.Module, got Tensor"),
     ],
-    ids=str,
 )
 def test_errors(make, arguments, error, words):
     with pytest.raises(error, match=words):

@@ -71,16 +71,19 @@ def test_a_file_baked_is_the_model_baked(run, tmp_path, options, dtype, source, 
     code, text, err = run("bake", path, "-o", out)
     assert (code, err) == (0, "")
     assert text.startswith(f"{out}: ")
-    found = weight_files.read(out)
+    written = weight_files.read(out)
     expected = oni.bake(net).state_dict()
-    assert found.keys() == expected.keys()
+    assert written.keys() == expected.keys()
     for key, value in expected.items():
-        assert found[key].dtype == value.dtype
+        assert written[key].dtype == value.dtype
         # One by one here, in batches there: rounding of the dtype that the work is done in, and of the weight's.
         assert_close(
-            found[key], value, atol={torch.float64: 1e-12}.get(dtype, 1e-5), rtol=1e-2 if dtype is torch.bfloat16 else 0
+            written[key],
+            value,
+            atol={torch.float64: 1e-12}.get(dtype, 1e-5),
+            rtol=1e-2 if dtype is torch.bfloat16 else 0,
         )
-    Net().to(dtype).load_state_dict(found, strict=True)
+    Net().to(dtype).load_state_dict(written, strict=True)
     assert sorted(p.name for p in tmp_path.iterdir()) == sorted([path.name, out.name])
 
 
@@ -131,7 +134,6 @@ def test_state_dicts_load_with_and_without_options(tmp_path):
         (encoded(settled(), Layout(groups=0)), "form unknown"),
         (encoded(settled(), Layout())[:-1], "not the saved options"),
     ],
-    ids=str,
 )
 def test_options_that_are_none(tensor, words):
     with pytest.raises(ValueError, match=words):
@@ -161,9 +163,9 @@ class TestWithoutSavedOptions:
     def test_flags(self, run, path):
         out = path.with_name("new.pt")
         assert run("bake", path, "-o", out, "--steps", 3, "--scale", "relu", "--center", "true")[0] == 0
-        found = weight_files.read(out)
+        written = weight_files.read(out)
         for key, value in self.expected.items():
-            assert_close(found[key], value, atol=1e-5, rtol=0)
+            assert_close(written[key], value, atol=1e-5, rtol=0)
 
 
 def test_flags_override_what_was_saved(run, tmp_path):
@@ -184,7 +186,10 @@ def test_several_state_dicts(run, tmp_path):
     assert "pass --key, one of 'model', 'ema'" in err
     assert run("bake", tmp_path / "x.pt", "-o", tmp_path / "y.pt", "--key", "ema")[0] == 0
     nn.Linear(8, 4).load_state_dict(weight_files.read(tmp_path / "y.pt"), strict=True)
-    assert "holds no such state dict" in run("bake", tmp_path / "x.pt", "-o", tmp_path / "y.pt", "--key", "emma")[2]
+    assert (
+        "unknown state dict 'emma'; did you mean 'ema'?"
+        in run("bake", tmp_path / "x.pt", "-o", tmp_path / "y.pt", "--key", "emma")[2]
+    )
 
 
 def on_top(layer):
@@ -237,10 +242,7 @@ def test_the_input_is_safe_and_the_output_whole(run, tmp_path, monkeypatch):
         code, _, err = run("bake", path, "-o", out)
         assert code == 2
         assert "is the checkpoint itself" in err
-    for out, words in ((tmp_path / "y.bin", "must end in"), (tmp_path / "no" / "y.pt", "No such file")):
-        code, _, err = run("bake", path, "-o", out)
-        assert code == 2
-        assert words in err
+    assert "must end in" in run("bake", path, "-o", tmp_path / "y.bin")[2]
     assert "--center must be" in run("bake", path, "-o", tmp_path / "y.pt", "--center", "maybe")[2]
     assert "scale must be" in run("bake", path, "-o", tmp_path / "y.pt", "--scale", "rellu")[2]
 

@@ -9,8 +9,10 @@ from rich.console import Console
 from torch import nn
 
 import oni
-from oni.checkpoints import inspect
+from oni.checkpoints import matrices
 from oni.checkpoints.files import state_dicts
+from oni.checkpoints.inspect import show
+from oni.checkpoints.matrices import Matrix, singular_values
 from oni.checkpoints.picture import draw
 from oni.cli import main
 from oni.style import drawing
@@ -157,25 +159,23 @@ def test_odd_tensors(run, tmp_path):
 
 
 def test_large_matrices_by_the_gram_matrix(monkeypatch):
-    monkeypatch.setattr(inspect, "BLOCK", 2000)
+    monkeypatch.setattr(matrices, "BLOCK", 2000)
     for shape in ((300, 340), (340, 300)):
         W = torch.randn(shape)
         # Squaring halves the digits of the smallest, about 1e-2 of the largest here.
-        torch.testing.assert_close(inspect.singular_values(W), oni.spectrum(W), atol=1e-9, rtol=0)
+        torch.testing.assert_close(singular_values(W), oni.spectrum(W), atol=1e-9, rtol=0)
     W[0, 0] = math.inf
-    assert inspect.singular_values(W).isnan().all()
+    assert singular_values(W).isnan().all()
 
 
 @pytest.mark.parametrize("width", [60, 80, 132])
 def test_tables_fit(width):
-    found = [
-        inspect.Matrix(
-            f"encoder.layers.{i}.attention.query.weight", "weight", (8, 9), (8, 9), oni.spectrum(torch.randn(8, 9))
-        )
+    shown = [
+        Matrix(f"encoder.layers.{i}.attention.query.weight", "weight", (8, 9), (8, 9), oni.spectrum(torch.randn(8, 9)))
         for i in range(3)
     ]
     terminal = Console(width=width, record=True, file=open(os.devnull, "w"))  # noqa: SIM115
-    inspect.show(found, terminal, "file.pt")
+    show(shown, terminal, "file.pt")
     text = terminal.export_text()
     terminal.file.close()
     assert max(map(len, text.splitlines())) <= width
@@ -191,11 +191,9 @@ def test_plain_is_ascii(run, tmp_path, network):
 
 @pytest.mark.parametrize("count", [1, 60, 200])
 def test_picture(count, tmp_path):
-    found = [
-        inspect.Matrix(f"layer {i}", "weight", (8, 9), (8, 9), oni.spectrum(torch.randn(8, 9))) for i in range(count)
-    ]
+    shown = [Matrix(f"layer {i}", "weight", (8, 9), (8, 9), oni.spectrum(torch.randn(8, 9))) for i in range(count)]
     with drawing():
-        figure = draw(found, "file.pt")
+        figure = draw(shown, "file.pt")
         assert sum(len(axes.get_yticklabels()) for axes in figure.axes) == count
         assert all(axes.get_xlabel() for axes in figure.axes)
         if count == 1:
@@ -210,6 +208,78 @@ def test_picture_of_nothing_finite(run, tmp_path):
     assert (tmp_path / "x.svg").read_text().startswith("<?xml")
 
 
+HOSTILE = "a\x1b[2J\x1b]0;title\x07\n\u202e.weight"
+SHOWN = r"a\x1b[2J\x1b]0;title\x07\n\u202e.weight"
+
+
+def test_a_name_can_not_steer_the_terminal(run, tmp_path):
+    state = {HOSTILE: torch.randn(3, 4), f"large {HOSTILE}": torch.randn(30, 40)}
+    path = saved(tmp_path / "x.pt", state)
+    code, out, _ = run(path, "--limit", 20, "--json", tmp_path / "x.json", "--plot", tmp_path / "x.png")
+    assert code == 0
+    assert f"\n{SHOWN} " in out
+    assert f"Left out: large {SHOWN}: its short side" in out
+    assert all(character == "\n" or character.isprintable() for character in out)
+    # Programs get the name as it is; JSON escapes it.
+    rows = json.loads((tmp_path / "x.json").read_text())["matrices"]
+    assert [row["name"] for row in rows] == list(state)
+
+
+def test_nor_can_the_name_of_a_file_or_of_a_refused_class(run, tmp_path):
+    for path in (tmp_path / f"{HOSTILE[:9]}.pt", tmp_path / "broken.pt"):
+        code, out, err = run(path)
+        assert (code, out) == (2, "")
+        assert err.removesuffix("\n").isprintable()
+    pickled = b"\x80\x02cos\x1b[31m\nsystem\n(X\x04\x00\x00\x00truetR."
+    (tmp_path / "x.pt").write_bytes(pickled)
+    code, out, err = run(tmp_path / "x.pt")
+    assert (code, out) == (2, "")
+    assert err.removesuffix("\n").isprintable()
+
+
+def test_plain_shows_any_name_in_ascii(run, tmp_path):
+    code, out, _ = run(saved(tmp_path / "x.pt", {"größe": torch.randn(3, 4)}), "--plain")
+    assert code == 0
+    assert out.isascii()
+    assert r"gr\xf6\xdfe" in out
+
+
+@pytest.mark.parametrize("columns", [60, 90, 140])
+def test_columns_are_kept_to_when_piped(run, tmp_path, monkeypatch, network, columns):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    code, out, _ = run(saved(tmp_path / "x.pt", network.state_dict()))
+    assert code == 0
+    lines = out.splitlines()[1:]
+    # Prose fills the lines, so that the longest is nearly as long as it may be.
+    assert columns - 15 < max(map(len, lines)) <= columns
+    assert ("eff. rank" in out) == (columns > 80)
+
+
+@pytest.mark.parametrize("device", ["/dev/zero", "/dev/null", "/dev/urandom"])
+def test_what_has_no_end_is_refused(run, device):
+    code, out, err = run(device)
+    assert (code, out, err) == (2, "", f"oni: {device}: not a regular file; copy what it holds into one\n")
+
+
+def test_a_pipe_is_not_waited_for(run, tmp_path):
+    os.mkfifo(tmp_path / "x.pt")
+    code, out, err = run(tmp_path / "x.pt")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert "not a regular file" in err
+
+
+@pytest.mark.parametrize("suffix", [".pt", ".safetensors"])
+@pytest.mark.parametrize("start", [b"", b"PK\x03\x04", b"\x80\x02", b"\x00" * 7 + b"\x7f"])
+def test_a_vast_file_is_refused_at_once(run, tmp_path, start, suffix):
+    path = tmp_path / f"x{suffix}"
+    with path.open("wb") as file:
+        file.write(start)
+        file.truncate(1 << 40)  # sparse: it takes no room on the disk
+    code, out, err = run(path)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert str(path) in err
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -217,7 +287,6 @@ def test_picture_of_nothing_finite(run, tmp_path):
         (["."], "directory"),
         (["x.pt", "--plot", "x.gif"], "must end in .png"),
         (["x.pt", "--limit", "0"], "--limit must be at least 1"),
-        (["x.pt", "--plot", "no/such/folder.png"], "no/such/folder.png"),
         (["x.safetensors"], "not a whole safetensors file"),
         ([], "CHECKPOINT"),
     ],

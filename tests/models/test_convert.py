@@ -47,7 +47,6 @@ ALL = {"features.0", "features.2", "attention.in_proj_weight", "attention.out_pr
         ({"skip": (nn.Linear, "features.0")}, {"features.2", "attention.in_proj_weight"}),
         ({"only": "features.*", "skip": "*.0"}, {"features.2"}),
     ],
-    ids=str,
 )
 def test_choosing(options, expected):
     model = oni.convert(Small(), **options)
@@ -65,7 +64,6 @@ def test_choosing(options, expected):
         ({"groups": 5}, ValueError, "features.0: groups must divide the 8 rows"),
         ({"steps": -1}, ValueError, "steps"),
     ],
-    ids=str,
 )
 def test_bad_choices_change_nothing(options, error, words):
     model = Small()

@@ -9,9 +9,9 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from oni.bench.matrices.contender import Contender, Job, job_of
+from oni.bench.matrices.contender import Contender, Job, make_job
 from oni.bench.matrices.limit import product_calls, products_of
-from oni.bench.matrices.peers import authors, peers
+from oni.bench.matrices.peers import authors, list_peers
 from oni.bench.matrices.probe import probe
 from oni.bench.matrices.result import CaseResult, Entry
 from oni.bench.memory import peak_memory
@@ -23,7 +23,7 @@ from oni.newton.reference import literal
 from oni.newton.schedule import steps_for
 from oni.timing import Watch, interleaved
 
-__all__ = ["CASES", "Case", "contenders", "inputs", "measure"]
+__all__ = ["CASES", "Case", "draw_inputs", "list_contenders", "measure"]
 
 STEPS = (2, 5)
 SIGMA_MIN = 0.9
@@ -63,17 +63,18 @@ CASES = (
 )
 
 
-def inputs(shape: tuple[int, ...], device: str = "cpu") -> tuple[Tensor, Tensor]:
+def draw_inputs(shape: tuple[int, ...], device: str = "cpu") -> tuple[Tensor, Tensor]:
     """The same Gaussian Z and G for the same shape, always."""
     generator = torch.Generator().manual_seed(SEED)
     Z, G = torch.randn((2, *shape), generator=generator).to(device).unbind()
     return Z, G
 
 
-def ours(name: str, steps: int, *, against: str = "", remark: str = "", **options: str) -> Contender:
+def oni_contender(name: str, steps: int, *, against: str = "", remark: str = "", **options: str) -> Contender:
+    """``oni.orthogonalize`` with some options."""
     return Contender(
         name,
-        lambda Z, G: job_of(lambda Z: orthogonalize(Z, steps, **options), Z, G),  # type: ignore[arg-type]
+        lambda Z, G: make_job(lambda Z: orthogonalize(Z, steps, **options), Z, G),  # type: ignore[arg-type]
         steps,
         against,
         patient=True,
@@ -82,28 +83,28 @@ def ours(name: str, steps: int, *, against: str = "", remark: str = "", **option
     )
 
 
-def contenders(case: Case, Z: Tensor) -> list[Contender]:
-    """Everyone who runs in a case. Only the schedules depend on Z: they need the interval its spectrum is in."""
+def list_contenders(case: Case, Z: Tensor) -> list[Contender]:
+    """Every contender of a case. Only the schedules depend on Z: they need the interval its spectrum is in."""
     center = not is_tall(*case.shape[-2:]) and case.shape[-2] != case.shape[-1]
-    found = []
+    contenders = []
     for steps in STEPS:
-        found.append(ours(f"oni T={steps}", steps))
+        contenders.append(oni_contender(f"oni T={steps}", steps))
         if steps in case.literal_steps:
             for name, form in (("literal", literal), ("authors", authors)):
-                found.append(other_form(name, partial(form, steps=steps, center=center), steps))
+                contenders.append(other_form(name, partial(form, steps=steps, center=center), steps))
         if len(case.shape) > 2:
-            found.append(single_calls(case.shape[0], steps))
+            contenders.append(single_calls(case.shape[0], steps))
     if case.beyond:
-        found.append(ours("oni tight T=3", 3, bound="tight", against="oni T=5"))
-        found += schedules(Z)
-    return found + peers(center=center, against="oni T=5")
+        contenders.append(oni_contender("oni tight T=3", 3, bound="tight", against="oni T=5"))
+        contenders += compare_schedules(Z)
+    return contenders + list_peers(center=center, against="oni T=5")
 
 
 def other_form(name: str, function: Callable[[Tensor], Tensor], steps: int) -> Contender:
     """Another evaluation of the same iteration. The literal one is what oni is measured by."""
     return Contender(
         f"{name} T={steps}",
-        lambda Z, G: job_of(function, Z, G),
+        lambda Z, G: make_job(function, Z, G),
         steps,
         f"oni T={steps}",
         same=True,
@@ -112,6 +113,8 @@ def other_form(name: str, function: Callable[[Tensor], Tensor], steps: int) -> C
 
 
 def single_calls(count: int, steps: int) -> Contender:
+    """A batch, one matrix after the other."""
+
     def prepare(Z: Tensor, G: Tensor) -> Job:
         leaves = [matrix.clone().requires_grad_() for matrix in Z]
         return Job(lambda: [orthogonalize(leaf, steps) for leaf in leaves], leaves, list(G))
@@ -120,27 +123,27 @@ def single_calls(count: int, steps: int) -> Contender:
     return Contender(name, prepare, steps, against, same=True, patient=True)
 
 
-def schedules(Z: Tensor) -> list[Contender]:
+def compare_schedules(Z: Tensor) -> list[Contender]:
     """Each schedule with as many steps as it needs to certify the same."""
     start = spectrum(orthogonalize(Z, 0))
     interval = (float(start.min()), min(1.0, float(start.max())))
     newton, minimax = (steps_for(interval, SIGMA_MIN, schedule=name) for name in ("newton", "minimax"))
     remark = f"certifies sigma >= {SIGMA_MIN}"
     plain = f"oni T={newton}"
-    found = [ours(f"oni minimax T={minimax}", minimax, schedule="minimax", against=plain, remark=remark)]
-    return found if newton in STEPS else [ours(plain, newton, remark=remark), *found]
+    contenders = [oni_contender(f"oni minimax T={minimax}", minimax, schedule="minimax", against=plain, remark=remark)]
+    return contenders if newton in STEPS else [oni_contender(plain, newton, remark=remark), *contenders]
 
 
 def measure(case: Case, result: CaseResult, settings: Settings, watch: Watch) -> None:
-    """Try everyone, measure their memory, then their time; ``result`` is filled on the way."""
-    draw = partial(inputs, device=settings.device)
+    """Try every contender, measure its memory, then the times in turns; ``result`` is filled on the way."""
+    draw = partial(draw_inputs, device=settings.device)
     Z, _ = draw(case.shape)
     jobs: dict[str, Job] = {}
-    known: dict[str, tuple[Tensor, Tensor]] = {}
-    everyone = contenders(case, Z)
-    for number, contender in enumerate(everyone):
+    outputs: dict[str, tuple[Tensor, Tensor]] = {}
+    contenders = list_contenders(case, Z)
+    for number, contender in enumerate(contenders):
         name = contender.name
-        watch(f"trying {name}", 0.3 * number / len(everyone))
+        watch(f"trying {name}", 0.3 * number / len(contenders))
         entry = result.entries[name] = Entry(contender)
         if settings.quick and not contender.products:
             contender = replace(contender, patient=False)
@@ -150,11 +153,11 @@ def measure(case: Case, result: CaseResult, settings: Settings, watch: Watch) ->
         entry.at_least = None if settings.quick else tried.at_least
         if tried.job is None:
             continue
-        W, dZ = joined(tried.W), joined(tried.dZ)
-        known[name] = W, dZ
+        W, dZ = join(tried.W), join(tried.dZ)
+        outputs[name] = W, dZ
         entry.delta = distance_from_orthogonal(W)
-        if contender.same and contender.against in known:
-            pairs = zip((W, dZ), known[contender.against], strict=True)
+        if contender.same and contender.against in outputs:
+            pairs = zip((W, dZ), outputs[contender.against], strict=True)
             difference = max(float((a - b).norm() / b.norm()) for a, b in pairs)
             if not difference <= AGREEMENT:
                 entry.word = f"not timed: differs from {contender.against} by {difference:.1e}"
@@ -162,7 +165,7 @@ def measure(case: Case, result: CaseResult, settings: Settings, watch: Watch) ->
                 continue
         entry.peak = peak_memory(tried.job.run, settings.device)
         jobs[name] = tried.job
-    known.clear()
+    outputs.clear()
     bare = product_calls(Z)
     for call in bare.values():
         call()
@@ -172,7 +175,7 @@ def measure(case: Case, result: CaseResult, settings: Settings, watch: Watch) ->
         watch("taking turns", 0.3 + 0.7 * done)
 
 
-def joined(tensors: Sequence[Tensor]) -> Tensor:
+def join(tensors: Sequence[Tensor]) -> Tensor:
     """A batch as one tensor, whether it was computed at once or one by one."""
     return torch.stack(list(tensors)) if len(tensors) > 1 else tensors[0]
 
@@ -181,5 +184,5 @@ def distance_from_orthogonal(W: Tensor) -> float:
     r""":math:`\|W W^\top - I\|_F` on the short side, in float64; the largest of a batch."""
     W = W.double()
     M = W.mT @ W if is_tall(*W.shape[-2:]) else W @ W.mT
-    one = torch.eye(M.shape[-1], dtype=M.dtype, device=M.device)
-    return float(torch.linalg.matrix_norm(M - one).max())
+    identity = torch.eye(M.shape[-1], dtype=M.dtype, device=M.device)
+    return float(torch.linalg.matrix_norm(M - identity).max())

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from oni.bench.matrices.limit import Products, finish
 
-__all__ = ["Contender", "Job", "job_of"]
+__all__ = ["Contender", "Job", "make_job"]
 
 
 class Job(NamedTuple):
@@ -29,7 +29,7 @@ class Job(NamedTuple):
         return W, dZ
 
 
-def job_of(function: Callable[[Tensor], Tensor], Z: Tensor, G: Tensor) -> Job:
+def make_job(function: Callable[[Tensor], Tensor], Z: Tensor, G: Tensor) -> Job:
     """The job of one function of the proxy."""
     leaf = Z.clone().requires_grad_()
     return Job(lambda: [function(leaf)], [leaf], [G])
@@ -37,14 +37,14 @@ def job_of(function: Callable[[Tensor], Tensor], Z: Tensor, G: Tensor) -> Job:
 
 @dataclass(frozen=True)
 class Contender:
-    """A row of the table."""
+    """A way to compute the weight: a row of the table."""
 
     name: str
     prepare: Callable[[Tensor, Tensor], Job]
     """From the proxy Z and the gradient G to what is timed."""
     steps: int | None = None
     against: str = ""
-    """The contender by whose time this one's is divided."""
+    """The contender whose time this one's is divided by."""
     same: bool = False
     """Whether it computes what that one does; checked before anything is timed."""
     patient: bool = False

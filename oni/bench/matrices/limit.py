@@ -52,7 +52,7 @@ def operations(shape: tuple[int, ...], kind: str) -> int:
     return 2 * m * m * (m if kind == "short" else p) * (batch[0] if batch else 1)
 
 
-def finish(on: Tensor) -> None:
+def finish(tensor: Tensor) -> None:
     """Wait until everything has run on the tensor's device."""
-    if on.is_cuda:
-        torch.cuda.synchronize(on.device)
+    if tensor.is_cuda:
+        torch.cuda.synchronize(tensor.device)

@@ -8,11 +8,11 @@ import torch
 from torch import Tensor
 from torch.nn.utils import parametrizations
 
-from oni.bench.matrices.contender import Contender, Job, job_of
+from oni.bench.matrices.contender import Contender, Job, make_job
 from oni.newton.matrix import is_tall
 from oni.newton.reference import authors
 
-__all__ = ["MAPS", "authors", "olm", "peers", "polar_factor", "torch_orthogonal"]
+__all__ = ["MAPS", "authors", "list_peers", "olm", "polar_factor", "torch_orthogonal"]
 
 MAPS = ("cayley", "matrix_exp", "householder")
 
@@ -40,19 +40,21 @@ def torch_orthogonal(Z: Tensor, G: Tensor, map_name: str, *, trivialization: boo
     module = torch.nn.Module()
     module.weight = torch.nn.Parameter(Z.clone())
     parametrizations.orthogonal(module, "weight", orthogonal_map=map_name, use_trivialization=trivialization)
-    return parametrized(module, G)
+    return parametrized_job(module, G)
 
 
 def geotorch_orthogonal(Z: Tensor, G: Tensor) -> Job:
+    """The same under geotorch's parametrization."""
     import geotorch
 
     module = torch.nn.Module()
     module.weight = torch.nn.Parameter(Z.clone())
     geotorch.orthogonal(module, "weight")
-    return parametrized(module, G)
+    return parametrized_job(module, G)
 
 
-def parametrized(module: torch.nn.Module, G: Tensor) -> Job:
+def parametrized_job(module: torch.nn.Module, G: Tensor) -> Job:
+    """Compute the weight of a module from its parameter."""
     original = module.get_parameter("parametrizations.weight.original")
 
     def forward() -> list[Tensor]:
@@ -63,16 +65,16 @@ def parametrized(module: torch.nn.Module, G: Tensor) -> Job:
     return Job(forward, [original], [G])
 
 
-def peers(*, center: bool, against: str) -> list[Contender]:
+def list_peers(*, center: bool, against: str) -> list[Contender]:
     """Every other method, those of the ``peers`` extra where they are installed."""
-    found = [
-        Contender("svd", lambda Z, G: job_of(lambda Z: polar_factor(Z, center=center), Z, G), against=against),
-        Contender("eigh (OLM)", lambda Z, G: job_of(lambda Z: olm(Z, center=center), Z, G), against=against),
+    contenders = [
+        Contender("svd", lambda Z, G: make_job(lambda Z: polar_factor(Z, center=center), Z, G), against=against),
+        Contender("eigh (OLM)", lambda Z, G: make_job(lambda Z: olm(Z, center=center), Z, G), against=against),
     ]
     for name in MAPS:
-        found.append(
+        contenders.append(
             Contender(f"torch {name}", lambda Z, G, name=name: torch_orthogonal(Z, G, name), against=against)  # type: ignore[misc]
         )
     if find_spec("geotorch"):
-        found.append(Contender("geotorch", geotorch_orthogonal, against=against))
-    return found
+        contenders.append(Contender("geotorch", geotorch_orthogonal, against=against))
+    return contenders

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from oni.bench.matrices.contender import Contender, Job
 
-__all__ = ["Probe", "growing", "probe"]
+__all__ = ["Probe", "growing_shapes", "probe"]
 
 SMALLEST = 64
 FORESIGHT = 2
@@ -22,7 +22,7 @@ CALLS = 3
 
 
 class Probe(NamedTuple):
-    """What came of it: a job and its results, or a word."""
+    """A job and its results, or why there is none."""
 
     job: Job | None = None
     W: Sequence[Tensor] = ()
@@ -33,10 +33,10 @@ class Probe(NamedTuple):
     """Seconds that one call of a skipped contender takes at the very least."""
 
 
-def growing(shape: tuple[int, ...]) -> list[tuple[int, ...]]:
+def growing_shapes(shape: tuple[int, ...]) -> list[tuple[int, ...]]:
     """Shapes from small to the one given, each side doubling.
 
-    >>> growing((256, 2304))
+    >>> growing_shapes((256, 2304))
     [(64, 576), (128, 1152), (256, 2304)]
     """
     *batch, n, d = shape
@@ -61,19 +61,19 @@ def probe(
     size, so the time on half the size tells, eightfold, whether to try the whole.
 
     Args:
-        contender: whom to try.
+        contender: what to try.
         shape: the shape of the whole.
         inputs: Z and G for a shape.
         patience: the longest that one call may take, in seconds.
         clock: seconds since some moment.
     """
     budget, expected = (0.0 if contender.patient else max(1.0, patience)), math.inf
-    for size in [shape] if contender.patient else growing(shape):
+    for size in [shape] if contender.patient else growing_shapes(shape):
         try:
             job = contender.prepare(*inputs(size))
-            W, dZ, seconds = fastest(job, budget, expected, clock)
+            W, dZ, seconds = run_fastest(job, budget, expected, clock)
         except (RuntimeError, ValueError, MemoryError) as error:
-            return Probe(word=f"failed: {one_line(error)}")
+            return Probe(word=f"failed: {shorten(error)}")
         if contender.patient:
             break
         if size == shape and seconds > patience:
@@ -87,7 +87,7 @@ def probe(
     return Probe(job, W, dZ)
 
 
-def fastest(
+def run_fastest(
     job: Job, budget: float, expected: float, clock: Callable[[], float]
 ) -> tuple[list[Tensor], tuple[Tensor, ...], float]:
     """The results of a call, and the least seconds of several; of one, if it uses up the budget as expected."""
@@ -99,6 +99,7 @@ def fastest(
     return [tensor.detach() for tensor in W], dZ, min(seconds)
 
 
-def one_line(error: BaseException, length: int = 80) -> str:
+def shorten(error: BaseException, length: int = 80) -> str:
+    """An error's message on one line, cut where it is long."""
     line = " ".join(str(error).split()) or type(error).__name__
     return line if len(line) <= length else line[: length - 3] + "..."

@@ -13,10 +13,9 @@ import torch
 from torch import nn
 
 import oni
-from oni.bench.counting import counted
 from oni.bench.matrices.limit import finish
-from oni.bench.matrices.probe import one_line
-from oni.bench.models.methods import STEPS, Method, as_released, methods
+from oni.bench.matrices.probe import shorten
+from oni.bench.models.methods import STEPS, Method, apply_authors_form, list_methods
 from oni.bench.models.result import ForwardEntry, ModelEntry, ModelResult
 from oni.bench.models.training import Loss, TrainingStep, adversarial, classification
 from oni.bench.settings import SEED, Settings
@@ -32,7 +31,7 @@ __all__ = ["CASES", "Case", "measure"]
 TRAINING = 0.8
 """The part of the time budget that training steps get; the rest is for forward passes."""
 TRIED, TRAINED = 0.25, 0.85
-"""Which part of a case is over, once everyone has been tried, and once the training steps are done."""
+"""Which part of a case is over, once every method has been tried, and once the training steps are done."""
 
 
 @dataclass(frozen=True)
@@ -77,20 +76,18 @@ CASES = (
 
 
 def measure(case: Case, result: ModelResult, settings: Settings, watch: Watch) -> None:
-    """Try everyone, then time training steps, then forward passes; ``result`` is filled on the way."""
+    """Try every method, then time training steps, then forward passes; ``result`` is filled on the way."""
     torch.manual_seed(SEED)
     plain = case.build().to(settings.device)
     loss = case.loss(settings.device)
-    steps = tried_steps(case, plain, loss, result, settings, watch)
-    if case.adversarial:
-        result.orthogonalisations.update(orthogonalisations(plain, loss, case, settings.device))
+    steps = first_steps(case, plain, loss, result, settings, watch)
     times = {name: result.entries[name].times for name in steps}
     rounds = settings.least_rounds
     for done in interleaved(steps, times, seconds=training_seconds(result, settings), least_rounds=rounds):
         watch("training in turns", TRIED + (TRAINED - TRIED) * done)
     steps.clear()
     images = torch.randn(case.batch, *case.shape, device=settings.device)
-    with in_evaluation(plain) as nets:
+    with evaluation_copies(plain) as nets:
         calls = {name: partial(forward, net, images) for name, net in nets.items()}
         for call in calls.values():
             call()
@@ -100,27 +97,27 @@ def measure(case: Case, result: ModelResult, settings: Settings, watch: Watch) -
             watch("evaluating in turns", TRAINED + (1 - TRAINED) * done)
 
 
-def tried_steps(
+def first_steps(
     case: Case, plain: nn.Module, loss: Loss, result: ModelResult, settings: Settings, watch: Watch
 ) -> dict[str, TrainingStep]:
-    """A copy of the network for everyone, its first step behind it; a word for those who are left out."""
+    """A copy of the network for each method, one step done; the result says why a method is left out."""
     steps: dict[str, TrainingStep] = {}
-    everyone = methods(cached=case.adversarial)
-    for number, method in enumerate(everyone):
-        watch(f"trying {method.name}", TRIED * number / len(everyone))
+    methods = list_methods(cached=case.adversarial)
+    for number, method in enumerate(methods):
+        watch(f"trying {method.name}", TRIED * number / len(methods))
         entry = result.entries[method.name] = ModelEntry(method)
-        entry.word = foreseen(method, plain, 1 + case.adversarial, settings.patience)
+        entry.word = why_skip(method, plain, 1 + case.adversarial, settings.patience)
         if entry.word:
             continue
         try:
             net = deepcopy(plain)
-            method.dress(net)
+            method.apply(net)
             step = TrainingStep(net, loss, cached=method.cached)
             before = time.perf_counter()
             finite = bool(torch.isfinite(step()))
             entry.first = time.perf_counter() - before
         except (RuntimeError, ValueError, MemoryError) as error:
-            entry.word = f"failed: {one_line(error)}"
+            entry.word = f"failed: {shorten(error)}"
             continue
         if not finite:
             entry.word = "failed: not finite"
@@ -131,8 +128,8 @@ def tried_steps(
     return steps
 
 
-def foreseen(method: Method, plain: nn.Module, forwards: int, patience: float) -> str:
-    """Why not even to try one step, which could not be stopped once begun."""
+def why_skip(method: Method, plain: nn.Module, forwards: int, patience: float) -> str:
+    """Why not even to try one step, which can't be stopped once it runs; empty if it may run."""
     seconds = 0.0 if method.predict is None else forwards * method.predict(plain)
     return f"skipped: one step would take about {seconds:.0f} s" if seconds > patience else ""
 
@@ -152,15 +149,15 @@ def training_seconds(result: ModelResult, settings: Settings) -> float:
 
 
 @contextmanager
-def in_evaluation(plain: nn.Module) -> Iterator[dict[str, nn.Module]]:
+def evaluation_copies(plain: nn.Module) -> Iterator[dict[str, nn.Module]]:
     """Copies that are done with training: plain, converted, cached (while this lasts), baked, and the authors'."""
     steps = STEPS[-1]
     nets = {"plain": deepcopy(plain)}
-    for how in ("", " cached", " baked"):
-        nets[f"oni T={steps}{how}"] = oni.convert(deepcopy(plain), steps=steps)
+    for suffix in ("", " cached", " baked"):
+        nets[f"oni T={steps}{suffix}"] = oni.convert(deepcopy(plain), steps=steps)
     oni.bake(nets[f"oni T={steps} baked"])
     nets[f"authors T={steps}"] = deepcopy(plain)
-    as_released(nets[f"authors T={steps}"], steps)
+    apply_authors_form(nets[f"authors T={steps}"], steps)
     for net in nets.values():
         net.eval()
     with torch.no_grad(), ExitStack() as stack:
@@ -169,20 +166,5 @@ def in_evaluation(plain: nn.Module) -> Iterator[dict[str, nn.Module]]:
 
 
 def forward(net: nn.Module, images: torch.Tensor) -> None:
+    """One forward pass, to its end on the device."""
     finish(net(images))
-
-
-def orthogonalisations(plain: nn.Module, loss: Loss, case: Case, device: str) -> dict[str, int]:
-    """How many weights one forward pass computes, and how many one step does."""
-    found = {}
-    with counted() as count:
-        oni.convert(deepcopy(plain), steps=STEPS[0])(torch.randn(1, *case.shape, device=device))
-    found["one forward"] = sum(count)
-    for method in methods(cached=True):
-        if method.ours:
-            net = deepcopy(plain)
-            method.dress(net)
-            with counted() as count:
-                TrainingStep(net, loss, cached=method.cached)()
-            found[method.name] = sum(count)
-    return found

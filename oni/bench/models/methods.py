@@ -16,9 +16,9 @@ from torch.nn.utils.parametrize import register_parametrization
 
 import oni
 from oni.bench.matrices.peers import authors, torch_orthogonal
-from oni.bench.matrices.probe import fastest
+from oni.bench.matrices.probe import run_fastest
 
-__all__ = ["STEPS", "Method", "Unrolled", "fastest_map", "layers", "methods", "predicted_seconds"]
+__all__ = ["STEPS", "Method", "Unrolled", "find_fastest_map", "layers_of", "list_methods", "predict_seconds"]
 
 STEPS = (2, 5)
 SMALL = {"cayley": 512, "householder": 64}
@@ -31,7 +31,7 @@ class Method:
     """A row of the table."""
 
     name: str
-    dress: Callable[[nn.Module], object]
+    apply: Callable[[nn.Module], object]
     """Puts it on a plain network, in place."""
     steps: int | None = None
     against: str = ""
@@ -42,24 +42,26 @@ class Method:
     patient: bool = True
     """Never skipped, however slow."""
     predict: Callable[[nn.Module], float] | None = None
-    """Seconds that one forward and backward pass spends on the weights, foreseen without running it."""
+    """Seconds that one forward and backward pass spends on the weights, predicted without running it."""
 
 
-def methods(*, cached: bool = False) -> list[Method]:
-    """Everyone who runs: the plain network first, ``oni`` inside its cache too if that is asked for."""
-    found = [Method("plain", lambda net: None)]
+def list_methods(*, cached: bool = False) -> list[Method]:
+    """Every method, the plain network first; ``oni`` inside its cache too, if that is asked for."""
+    methods = [Method("plain", lambda net: None)]
     for steps in STEPS:
-        convert, rival = partial(oni.convert, steps=steps), f"authors T={steps}"
-        found.append(Method(f"oni T={steps}", convert, steps, rival, ours=True))
+        convert, authors_form = partial(oni.convert, steps=steps), f"authors T={steps}"
+        methods.append(Method(f"oni T={steps}", convert, steps, authors_form, ours=True))
         if cached:
-            found.append(Method(f"oni T={steps} cached", convert, steps, rival, ours=True, cached=True))
-        found.append(Method(rival, partial(as_released, steps=steps), steps))
-    found.append(Method("spectral norm", spectral_norm, against="authors T=5"))
-    slow = Method("torch orthogonal", orthogonal, against="authors T=5", patient=False, predict=predicted_seconds)
-    return [*found, slow]
+            methods.append(Method(f"oni T={steps} cached", convert, steps, authors_form, ours=True, cached=True))
+        methods.append(Method(authors_form, partial(apply_authors_form, steps=steps), steps))
+    methods.append(Method("spectral norm", apply_spectral_norm, against="authors T=5"))
+    slow = Method(
+        "torch orthogonal", apply_torch_orthogonal, against="authors T=5", patient=False, predict=predict_seconds
+    )
+    return [*methods, slow]
 
 
-def layers(net: nn.Module) -> Iterator[nn.Linear | nn.Conv2d]:
+def layers_of(net: nn.Module) -> Iterator[nn.Linear | nn.Conv2d]:
     """All that ``oni.convert`` converts in these networks."""
     for module in list(net.modules()):
         if isinstance(module, nn.Linear | nn.Conv2d):
@@ -77,24 +79,25 @@ class Unrolled(nn.Module):
         return self.function(weight.flatten(1)).view_as(weight)
 
 
-def as_released(net: nn.Module, steps: int) -> None:
+def apply_authors_form(net: nn.Module, steps: int) -> None:
     """As the authors' modules do it: every layer alone, always centred, always on the side of the rows."""
-    for layer in layers(net):
+    for layer in layers_of(net):
         function = partial(authors, steps=steps, center=True)
         register_parametrization(layer, "weight", Unrolled(function), unsafe=True)
 
 
-def spectral_norm(net: nn.Module) -> None:
-    for layer in layers(net):
+def apply_spectral_norm(net: nn.Module) -> None:
+    """Torch's own, on every layer."""
+    for layer in layers_of(net):
         parametrizations.spectral_norm(layer)
 
 
-def orthogonal(net: nn.Module) -> None:
+def apply_torch_orthogonal(net: nn.Module) -> None:
     """The one of torch, on unrolled weights: on the weight of a convolution itself it would act on each kernel."""
-    for layer in layers(net):
+    for layer in layers_of(net):
         matrix = nn.Module()
         matrix.weight = nn.Parameter(layer.weight.detach().flatten(1))
-        name, _ = fastest_map(tuple(matrix.weight.shape), str(matrix.weight.device))
+        name, _ = find_fastest_map(tuple(matrix.weight.shape), str(matrix.weight.device))
         parametrizations.orthogonal(matrix, "weight", name, use_trivialization=name != "householder")
         with torch.no_grad():
             layer.weight.copy_(matrix.get_parameter("parametrizations.weight.original").view_as(layer.weight))
@@ -103,21 +106,21 @@ def orthogonal(net: nn.Module) -> None:
         )
 
 
-def predicted_seconds(net: nn.Module) -> float:
-    """What the maps of :func:`orthogonal` would take on all layers, one after the other."""
-    shapes = [tuple(layer.weight.flatten(1).shape) for layer in layers(net)]
+def predict_seconds(net: nn.Module) -> float:
+    """What the maps of :func:`apply_torch_orthogonal` would take on all layers, one after the other."""
+    shapes = [tuple(layer.weight.flatten(1).shape) for layer in layers_of(net)]
     device = str(next(net.parameters()).device)
-    return sum(fastest_map(shape, device)[1] for shape in shapes)
+    return sum(find_fastest_map(shape, device)[1] for shape in shapes)
 
 
 @functools.cache
-def fastest_map(shape: tuple[int, int], device: str) -> tuple[str, float]:
-    """The faster of torch's maps on a shape, with its seconds; foreseen from a smaller shape where that is large.
+def find_fastest_map(shape: tuple[int, int], device: str) -> tuple[str, float]:
+    """The faster of torch's maps on a shape, with its seconds; predicted from a smaller shape where that is large.
 
     Cayley's works on a square matrix of the long side. Householder's is slower on most, but not on a few long rows;
     without the trivialization, which would need that square matrix as well. The exponential is never the fastest.
     """
-    expected = {}
+    seconds = {}
     for name, side, limit in (
         ("cayley", max(shape), SMALL["cayley"]),
         ("householder", min(shape), SMALL["householder"]),
@@ -126,5 +129,5 @@ def fastest_map(shape: tuple[int, int], device: str) -> tuple[str, float]:
         small = [max(1, math.ceil(size / factor)) for size in shape]
         Z, G = torch.randn(2, *small, device=device).unbind()
         job = torch_orthogonal(Z, G, name, trivialization=name != "householder")
-        expected[name] = factor**3 * fastest(job, TRIAL_SECONDS, math.inf, time.perf_counter)[2]
-    return min(expected.items(), key=lambda one: one[1])
+        seconds[name] = factor**3 * run_fastest(job, TRIAL_SECONDS, math.inf, time.perf_counter)[2]
+    return min(seconds.items(), key=lambda item: item[1])

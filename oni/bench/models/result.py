@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from oni.bench.matrices.result import Result, Timed, quotient, time_ratio
+from oni.bench.matrices.result import Result, Timed, time_ratio
 from oni.bench.models.methods import Method
 from oni.timing import Interval, Quartiles, Times, paired_difference, share_of_addition
 
@@ -38,8 +38,6 @@ class ModelResult(Result):
     about: str
     entries: dict[str, ModelEntry] = field(default_factory=dict)
     forward: dict[str, ForwardEntry] = field(default_factory=dict)
-    orthogonalisations: dict[str, int] = field(default_factory=dict)
-    """How many weights were computed: in one step of a contender, and in one forward pass."""
 
     def times_plain(self, name: str) -> Quartiles | None:
         return time_ratio(self.entries, name, "plain")
@@ -57,14 +55,12 @@ class ModelResult(Result):
         """What a method adds, as a part of what another adds."""
         if not {name, over, "plain"} <= self.entries.keys():
             return None
-        own, other, plain = (self.entries[one].times for one in (name, over, "plain"))
+        own, other, plain = (self.entries[key].times for key in (name, over, "plain"))
         return share_of_addition(own, other, plain)
 
     def measured(self, quantity: str, name: str, over: str) -> float | None:
         if quantity == "added time":
             share = self.share(name, over)
             return None if share is None else share.value
-        if quantity == "forward time":
-            ratio = self.forward_ratio(name, over)
-            return None if ratio is None else ratio.median
-        return quotient(self.orthogonalisations.get(name), self.orthogonalisations.get(over))
+        ratio = self.forward_ratio(name, over)
+        return None if ratio is None else ratio.median

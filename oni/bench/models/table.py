@@ -6,16 +6,17 @@ from collections.abc import Sequence
 from typing import Any
 
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
-from oni.bench.matrices.table import number, plain_lines, show_heading, show_targets, spread, table
 from oni.bench.models.result import ModelResult
-from oni.bench.record import plain
+from oni.bench.record import to_dict
 from oni.bench.settings import Settings
+from oni.bench.table import format_median, format_range, show_heading, show_targets
 from oni.bench.targets import Verdict
+from oni.terminal import ascii_only, format_number, table
 
-__all__ = ["forward_table", "recorded_model", "show_models", "training_table"]
+__all__ = ["forward_table", "record_model", "show_models", "training_table"]
 
 LEGEND = """\
 ms        milliseconds, float32: median over rounds, quartiles; of a training step (zero_grad,
@@ -31,22 +32,16 @@ def show_models(
     results: Sequence[ModelResult], verdicts: Sequence[Verdict], settings: Settings, terminal: Console
 ) -> None:
     """Print everything that was measured."""
-    ascii_only = plain_lines(settings, terminal)
+    plain = ascii_only(terminal, plain=settings.plain)
     show_heading(settings, LEGEND, terminal)
     for result in results:
-        terminal.print(f"\n[bold]{result.name}[/bold]: {result.about}; {rounds(result)} rounds")
-        terminal.print(training_table(result, ascii_only))
+        rounds = max((len(entry.times) for entry in result.entries.values()), default=0)
+        terminal.print(Text.assemble("\n", (result.name, "bold"), f": {result.about}; {rounds} rounds"))
+        terminal.print(training_table(result, plain))
         if result.forward:
             terminal.print("\nForward alone, evaluation mode, no_grad")
-            terminal.print(forward_table(result, ascii_only))
-        if result.orthogonalisations:
-            counts = ", ".join(f"{name} {count}" for name, count in result.orthogonalisations.items())
-            terminal.print(f"\nWeights orthogonalised in one step: {counts}")
-    show_targets(results, verdicts, ascii_only, terminal)
-
-
-def rounds(result: ModelResult) -> int:
-    return max((len(entry.times) for entry in result.entries.values()), default=0)
+            terminal.print(forward_table(result, plain))
+    show_targets(results, verdicts, plain, terminal)
 
 
 def training_table(result: ModelResult, ascii_only: bool = False) -> Table:
@@ -61,13 +56,13 @@ def training_table(result: ModelResult, ascii_only: bool = False) -> Table:
         share = result.share(name, entry.method.against)
         rows.add_row(
             name,
-            "" if seconds is None else number(1e3 * seconds.median),
-            spread(seconds, 1e3),
-            "" if ratio is None else number(ratio.median),
-            "" if added is None else number(1e3 * added.median),
-            "" if share is None else number(share.value),
-            spread(share),
-            escape(entry.word),
+            format_median(seconds, 1e3),
+            format_range(seconds, 1e3),
+            format_median(ratio),
+            format_median(added, 1e3),
+            "" if share is None else format_number(share.value),
+            format_range(share),
+            Text(entry.word),
             style="bold" if entry.method.ours else None,
         )
     return rows
@@ -83,34 +78,34 @@ def forward_table(result: ModelResult, ascii_only: bool = False) -> Table:
         seconds, ratio = entry.seconds, result.forward_ratio(name)
         rows.add_row(
             name,
-            "" if seconds is None else number(1e3 * seconds.median),
-            spread(seconds, 1e3),
+            format_median(seconds, 1e3),
+            format_range(seconds, 1e3),
             "" if ratio is None else f"{ratio.median:.3f}",
             "" if ratio is None else f"{ratio.low:.3f}-{ratio.high:.3f}",
         )
     return rows
 
 
-def recorded_model(result: ModelResult) -> dict[str, Any]:
+def record_model(result: ModelResult) -> dict[str, Any]:
     """The same in plain values."""
     return {
         "name": result.name,
         "about": result.about,
-        "contenders": [_contender(name, result) for name in result.entries],
+        "contenders": [record_contender(name, result) for name in result.entries],
         "forward": [
             {
                 "name": name,
                 "rounds": len(entry.times),
-                "milliseconds": plain(entry.seconds, 1e3),
-                "times_plain": plain(result.forward_ratio(name)),
+                "milliseconds": to_dict(entry.seconds, 1e3),
+                "times_plain": to_dict(result.forward_ratio(name)),
             }
             for name, entry in result.forward.items()
         ],
-        "orthogonalisations": result.orthogonalisations or None,
     }
 
 
-def _contender(name: str, result: ModelResult) -> dict[str, Any]:
+def record_contender(name: str, result: ModelResult) -> dict[str, Any]:
+    """One method's training steps."""
     entry = result.entries[name]
     against = entry.method.against
     return {
@@ -118,9 +113,9 @@ def _contender(name: str, result: ModelResult) -> dict[str, Any]:
         "steps": entry.method.steps,
         "note": entry.word or None,
         "rounds": len(entry.times),
-        "milliseconds": plain(entry.seconds, 1e3),
-        "times_plain": plain(result.times_plain(name)),
-        "added_milliseconds": plain(result.added(name), 1e3),
+        "milliseconds": to_dict(entry.seconds, 1e3),
+        "times_plain": to_dict(result.times_plain(name)),
+        "added_milliseconds": to_dict(result.added(name), 1e3),
         "against": against or None,
-        "share_of_addition": plain(result.share(name, against)),
+        "share_of_addition": to_dict(result.share(name, against)),
     }

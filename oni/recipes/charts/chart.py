@@ -1,8 +1,8 @@
-"""A chart as data: what a picture and the report draw is decided once."""
+"""A chart as data: what the pictures and the report draw is decided once."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 __all__ = ["Chart", "Series"]
@@ -13,16 +13,17 @@ class Series:
     """One line of a chart."""
 
     name: str
-    """In the legend; lines of one name are switched on and off together, and only the first is named there."""
+    """In the legend. Lines with the same name share one entry there and are switched on and off together."""
     x: Sequence[float]
     y: Sequence[float | None]
     """``None`` where there is no number: the line has a gap."""
     colour: str
+    """As ``#rrggbb``, for a light background; the report derives the colour for a dark one."""
     dash: str = "solid"
     """"solid", "dash" or "dot"."""
-    low: Sequence[float] = field(default=())
-    """With ``high``: the spread around the line, drawn as a band; or none."""
-    high: Sequence[float] = field(default=())
+    low: Sequence[float | None] = field(default=())
+    """With ``high``: the spread around the line, drawn as a band."""
+    high: Sequence[float | None] = field(default=())
 
 
 @dataclass(frozen=True)
@@ -39,3 +40,5 @@ class Chart:
     y_range: tuple[float, float] | None = None
     caption: str = ""
     """What to see in it."""
+    dashes: Mapping[str, str] = field(default_factory=dict)
+    """What each kind of line means, for the legend: ``{"solid": "training", "dash": "test"}``."""

@@ -1,24 +1,30 @@
-"""Samples in memory as bytes, and batches of them: which ones is a function of the seed and the epoch alone."""
+"""Batches of samples: which ones is a function of the seed and the epoch alone."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+import signal
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any, cast
 
 import torch
 from torch import Tensor
+from torch.utils.data import DataLoader
 
-from oni.recipes.data.subjects import Images
+from oni.recipes.data.augment import augment
+from oni.recipes.data.images import Dataset, InMemory, Source
 from oni.recipes.training.config import Config
 
-__all__ = ["Part", "Parts", "order", "split"]
+__all__ = ["Part", "Parts", "shuffle_indices", "split"]
+
+Batch = tuple[Tensor, Tensor]
 
 
-def order(count: int, *seeds: int) -> Tensor:
+def shuffle_indices(count: int, *seeds: int) -> Tensor:
     """A shuffle of ``range(count)``, another one for every choice of seeds.
 
-    >>> order(5, 0, 1).equal(order(5, 0, 1)), order(5, 0, 1).equal(order(5, 1, 0))
+    >>> shuffle_indices(5, 0, 1).equal(shuffle_indices(5, 0, 1)), shuffle_indices(5, 0, 1).equal(shuffle_indices(5, 1))
     (True, False)
     """
     digest = hashlib.sha256(",".join(map(str, seeds)).encode()).digest()
@@ -28,28 +34,94 @@ def order(count: int, *seeds: int) -> Tensor:
 
 @dataclass(frozen=True)
 class Part:
-    """Some samples on a device, and how bytes become numbers: divided by 255, less the training samples' mean.
+    """Some samples, and how bytes become numbers: divided by 255, less the training samples' mean.
 
     The mean is per channel and over all pixels, as in the code of the authors' earlier paper.
     """
 
-    images: Tensor
-    labels: Tensor
+    samples: InMemory | Source
+    """In memory: on the device, exactly these samples. Streamed: all of the source's."""
     mean: Tensor
+    """On the device, in the dtype of the network's inputs."""
+    chosen: Tensor | None = None
+    """Which samples of a source these are."""
+    augmentations: Sequence[str] = ()
+    seed: int = 0
+    """Of the augmentations."""
 
     def __len__(self) -> int:
-        return len(self.labels)
+        return len(self.samples if self.chosen is None else self.chosen)
 
-    def batch(self, indices: Tensor) -> tuple[Tensor, Tensor]:
-        """The samples of these indices, scaled."""
-        images = self.images.index_select(0, indices).to(self.mean.dtype).div_(255).sub_(self.mean)
-        return images, self.labels.index_select(0, indices).long()
+    def batch(self, indices: Tensor) -> Batch:
+        """The samples of these indices, scaled, without augmentation."""
+        return next(self.batches(indices, max(1, len(indices))))
 
-    def in_turn(self, size: int, rank: int, world: int) -> Iterator[tuple[Tensor, Tensor]]:
-        """Every sample once over all processes; equally many batches in each, so the last may be empty."""
-        indices = torch.arange(len(self), device=self.labels.device)
-        for piece in indices.split(size):
-            yield self.batch(piece.tensor_split(world)[rank])
+    def batches(
+        self, order: Tensor, size: int, *, rank: int = 0, world: int = 1, first: int = 0, epoch: int | None = None
+    ) -> Iterator[Batch]:
+        """Go through the samples in an order, in batches of which each process gets its share.
+
+        Args:
+            order: indices of samples, each below ``len(self)``.
+            size: of a batch over all processes. The last one may be smaller, and shares may be empty: every process
+                makes equally many steps.
+            rank, world: which process this is, and how many there are.
+            first: how many batches to leave out at the beginning.
+            epoch: of training, which decides the augmentations; without it there are none.
+        """
+        if isinstance(self.samples, InMemory):
+            # Once per epoch, not per step.
+            order = order.to(self.mean.device)
+        pieces = order.split(size)[first:] if len(order) else (order,)
+        shares = [piece.tensor_split(world)[rank] for piece in pieces]
+        for images, labels, indices in self.read_all(shares):
+            if epoch is not None and self.augmentations:
+                images = augment(images, indices, self.augmentations, self.seed, epoch)
+            yield images.to(self.mean.dtype).div_(255).sub_(self.mean), labels.long()
+
+    def read_all(self, shares: Sequence[Tensor]) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+        """Bytes, labels and indices of each share, on the device."""
+        if isinstance(self.samples, InMemory):
+            for indices in shares:
+                yield (
+                    self.samples.images.index_select(0, indices),
+                    self.samples.labels.index_select(0, indices),
+                    indices,
+                )
+            return
+        device = self.mean.device
+        loader: Any = DataLoader(
+            cast(Any, Reader(self.samples, self.chosen)),
+            sampler=cast(Any, shares),
+            batch_size=None,
+            num_workers=self.samples.workers,
+            pin_memory=device.type == "cuda",
+            worker_init_fn=ignore_interrupts,
+            # Its own, or it would draw from the generator that training uses.
+            generator=torch.Generator(),
+        )
+        for batch in loader:
+            images, labels, indices = (value.to(device, non_blocking=True) for value in batch)
+            yield images, labels, indices
+
+
+@dataclass(frozen=True)
+class Reader:
+    """A source as torch's DataLoader wants it: a batch for a tensor of indices."""
+
+    source: Source
+    chosen: Tensor | None
+
+    def __getitem__(self, indices: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        wanted = indices if self.chosen is None else self.chosen[indices]
+        # An empty batch still has the shape of an image.
+        images, labels = self.source.read(wanted if len(wanted) else torch.zeros(1, dtype=torch.long))
+        return images[: len(wanted)], labels[: len(wanted)], indices
+
+
+def ignore_interrupts(worker: int) -> None:
+    """Leave Ctrl-C to the training process, which saves first."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 @dataclass(frozen=True)
@@ -61,9 +133,9 @@ class Parts:
     test: Part
 
 
-def split(images: Images, config: Config, device: torch.device, dtype: torch.dtype) -> Parts:
-    """Hold samples out, choose those to train on, and put all on the device."""
-    available = len(images.train_labels)
+def split(dataset: Dataset, config: Config, device: torch.device, dtype: torch.dtype) -> Parts:
+    """Hold samples out, choose those to train on, and put what is in memory on the device."""
+    available = len(dataset.train)
     wanted = config.samples or available - config.validation
     if wanted < 1 or config.validation + wanted > available:
         raise ValueError(
@@ -73,19 +145,33 @@ def split(images: Images, config: Config, device: torch.device, dtype: torch.dty
     if config.batch_size > wanted:
         raise ValueError(f"batch_size={config.batch_size} is larger than the {wanted} training samples")
     # Sorted, so that without a split the data keep their order.
-    shuffled = order(available, config.split_seed)
+    shuffled = shuffle_indices(available, config.split_seed)
     held_out = shuffled[: config.validation].sort().values
     trained_on = shuffled[config.validation : config.validation + wanted].sort().values
-    chosen = images.train_images[trained_on]
-    # In pieces, because the sum copies its input into wider numbers first.
-    total = torch.stack([piece.sum((0, 2, 3), dtype=torch.int64) for piece in chosen.split(4096)]).sum(0)
-    mean = (total.double() / (255 * chosen[:, 0].numel()))[:, None, None].to(device, dtype)
+    source = dataset.train
+    if isinstance(source, InMemory):
+        mean = mean_pixel(source.images[trained_on])
+    else:
+        mean = source.mean.double().reshape(-1, 1, 1)
+    mean = mean.to(device, dtype)
 
-    def part(of: Tensor, labels: Tensor) -> Part:
-        return Part(of.to(device), labels.to(device), mean)
+    def choose(source: InMemory | Source, chosen: Tensor | None) -> tuple[InMemory | Source, Tensor, Tensor | None]:
+        if not isinstance(source, InMemory):
+            return source, mean, chosen
+        images, labels = source.images, source.labels
+        if chosen is not None:
+            images, labels = images[chosen], labels[chosen]
+        return InMemory(images.to(device), labels.to(device)), mean, None
 
     return Parts(
-        part(chosen, images.train_labels[trained_on]),
-        part(images.train_images[held_out], images.train_labels[held_out]) if config.validation else None,
-        part(images.test_images, images.test_labels),
+        Part(*choose(source, trained_on), config.augment, config.seed),
+        Part(*choose(source, held_out)) if config.validation else None,
+        Part(*choose(dataset.test, None)),
     )
+
+
+def mean_pixel(images: Tensor) -> Tensor:
+    """The mean of each channel, as (channels, 1, 1), of pixels divided by 255."""
+    # In pieces, because the sum copies its input into wider numbers first.
+    total = torch.stack([piece.sum((0, 2, 3), dtype=torch.int64) for piece in images.split(4096)]).sum(0)
+    return (total.double() / (255 * images[:, 0].numel()))[:, None, None]

@@ -7,7 +7,7 @@ from importlib import import_module
 from oni.names import unknown_name
 from oni.recipes.experiments.experiment import Experiment
 
-__all__ = ["MODULES", "PAPER", "load_all", "load_experiment", "paper_order"]
+__all__ = ["MEASURED", "MODULES", "PAPER", "load_all", "load_experiment", "paper_order"]
 
 MODULES = {
     "demo": "fashion_mnist.demo",
@@ -32,6 +32,8 @@ MODULES = {
 OWN = ("demo", "practice")
 """Those that are not the paper's."""
 PAPER = tuple(id for id in MODULES if id not in OWN)
+MEASURED = ("practice", *PAPER)
+"""Those whose results are kept with this code."""
 
 
 def load_experiment(id: str) -> Experiment:
@@ -49,4 +51,4 @@ def load_all() -> dict[str, Experiment]:
 
 def paper_order(id: str) -> int:
     """Where an experiment stands among all: the key to sort ids by."""
-    return list(MODULES).index(id)
+    return list(MODULES).index(id) if id in MODULES else len(MODULES)

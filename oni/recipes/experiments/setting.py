@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from oni.recipes.data.datasets import load_dataset
 from oni.recipes.experiments.texts import format_override
-from oni.recipes.training.devices import Hardware, first_process
+from oni.recipes.training.devices import Hardware
 from oni.recipes.training.overrides import read_changes
-from oni.recipes.training.progress import Reporter, reporter
 
 if TYPE_CHECKING:
-    from oni.recipes.data.subjects import Images
+    from oni.recipes.data.images import Dataset
     from oni.recipes.experiments.experiment import Experiment
+    from oni.recipes.training.progress import Reporter
 
 __all__ = ["NotTrained", "Setting", "check_overrides", "make_setting", "read_overrides"]
 
@@ -43,9 +43,9 @@ class Setting:
     """By key of a configuration, for every run; an option of a method for the runs of that method."""
     dry_run: bool = False
     """Read what is finished; what is not raises `NotTrained`."""
-    heading: str = ""
-    """What to print once the next run is really being trained."""
-    images: dict[str, Images] = field(default_factory=dict, repr=False)
+    reporter: Reporter | None = field(default=None, repr=False)
+    """Shows how runs go; made from ``progress`` for each of them otherwise."""
+    datasets: dict[str, Dataset] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         for key, remedy in REFUSED.items():
@@ -56,16 +56,11 @@ class Setting:
         if self.data is not None and not self.download and not self.data.is_dir():
             raise FileNotFoundError(f"--data {self.data}: there is no such folder")
 
-    def load_images(self, name: str) -> Images:
+    def load_dataset(self, name: str) -> Dataset:
         """A data set, read once."""
-        from oni.recipes.data import fashion_mnist
-        from oni.recipes.data.subjects import DATASETS
-
-        if name not in self.images:
-            if self.download and self.data and name == "fashion-mnist":
-                fashion_mnist.download(self.data)
-            self.images[name] = DATASETS[name](self.data)
-        return self.images[name]
+        if name not in self.datasets:
+            self.datasets[name] = load_dataset(name, self.data, download=self.download)
+        return self.datasets[name]
 
     def given_options(self) -> list[str]:
         """The options that are of use only where something is trained."""
@@ -76,27 +71,6 @@ class Setting:
             **{format_override(key, value): True for key, value in self.overrides.items()},
         }
         return [name for name, given in options.items() if given]
-
-    def reporter(self) -> Reporter:
-        """Shows how a run goes, under the heading; a run that is finished already shows nothing."""
-        return HeadedReporter(reporter(self.progress), self)
-
-
-class HeadedReporter:
-    """A reporter that prints the setting's heading once a run starts."""
-
-    def __init__(self, inner: Reporter, setting: Setting) -> None:
-        self.inner = inner
-        self.setting = setting
-
-    def start(self, name: str, steps: int, done: int) -> None:
-        if self.setting.heading and self.setting.progress in ("auto", "bar", "lines") and first_process():
-            print(self.setting.heading, file=sys.stderr, flush=True)
-        self.setting.heading = ""
-        self.inner.start(name, steps, done)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.inner, name)
 
 
 def make_setting(

@@ -9,53 +9,63 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from oni.recipes.experiments.experiment import HELD, NOT_TESTED, Comparison
+from oni.files import write_atomically
 from oni.recipes.experiments.record import RESULTS, read_results
-from oni.recipes.experiments.registry import load_all, load_experiment
-from oni.recipes.experiments.table_formats import format_markdown
+from oni.recipes.experiments.registry import MEASURED, load_experiment
+from oni.recipes.report.provenance import describe_overrides, describe_provenance
+from oni.recipes.report.verdicts import count_verdicts, read_claim
 
-__all__ = ["page", "write"]
+__all__ = ["render_page", "write_page"]
 
 HEAD = """\
 # The paper's experiments, measured
 
 This page is made by `make docs` from the `results.json` of every folder in `results/`; it is not edited. Each
 experiment is run again by the command given with it (`oni list` names them all). A claim is a statement of the paper,
-or one that mends or adds to it, decided by a function of the measured numbers; one that does not hold stays here.
+or one that corrects or adds to it, decided by a function of the measured numbers. One that does not hold stays here;
+one that the runs are too short or too few to decide is *not tested*.
 """
+VERDICTS = {"held": "held", "not held": "**NOT held**", "not tested": "*not tested at this preset*"}
 
 
-def page(results: Path, docs: Path) -> str:
+def render_page(results: Path, docs: Path) -> str:
     """The page for the results of a folder, to stand in the folder ``docs``."""
     records = {
         id: json.loads((results / id / RESULTS).read_text(encoding="utf-8"))
-        for id in load_all()
+        for id in MEASURED
         if (results / id / RESULTS).exists()
     }
-    parts = [HEAD, overview(records)]
-    parts += [section(record, os.path.relpath(results / id, docs)) for id, record in records.items()]
+    parts = [HEAD, render_overview(records)]
+    parts += [render_section(record, os.path.relpath(results / id, docs)) for id, record in records.items()]
     return "\n".join(parts)
 
 
-def overview(records: Mapping[str, dict[str, Any]]) -> str:
-    """Every experiment in one line, and those not run."""
-    known = load_all()
+def render_overview(records: Mapping[str, dict[str, Any]]) -> str:
+    """How many claims held, then every experiment in one line, also those that were not run."""
+    claims = [read_claim(claim) for record in records.values() for claim in record["claims"]]
     rows = []
-    for id, one in known.items():
+    for id in MEASURED:
+        experiment = load_experiment(id)
         if id in records:
-            claims = records[id]["claims"]
-            held = f"{sum(claim['verdict'] == HELD for claim in claims)} of {len(claims)}"
-            rows.append([f"[{id}](#{id.lower()})", one.title, records[id]["preset"], held])
+            verdicts = [read_claim(claim)["verdict"] for claim in records[id]["claims"]]
+            counts = [str(verdicts.count(verdict)) for verdict in VERDICTS]
+            rows.append([f"[{id}](#{id.lower()})", experiment.title, records[id]["preset"], *counts])
         else:
-            rows.append([id, one.title, "not run", "-"])
-    return format_markdown(Comparison(["experiment", "title", "preset", "claims held"], rows))
+            rows.append([id, experiment.title, "not run", *("-" for _ in VERDICTS)])
+    count = f"Of {len(claims)} claims: **{count_verdicts(claims)}**.\n"
+    return "\n".join([count, render_table(["experiment", "title", "preset", *VERDICTS], rows)])
 
 
-def section(record: dict[str, Any], folder: str) -> str:
+def render_section(record: dict[str, Any], folder: str) -> str:
     """One experiment."""
     id = record["id"]
     subject = load_experiment(id)
     machine, versions = record["machine"], record["versions"]
+    comparison = subject.table(read_results(subject, record))
+    changes = describe_overrides(record.get("overrides"))
+    provenance = describe_provenance(record)
+    claims = [read_claim(claim) for claim in record["claims"]]
+    verdicts = [[VERDICTS[claim["verdict"]], claim["text"], claim["detail"]] for claim in claims]
     lines = [
         f"## {id}",
         "",
@@ -63,34 +73,45 @@ def section(record: dict[str, Any], folder: str) -> str:
         "",
         f"*Chosen here:* {subject.choices}",
         "",
+        *([f"*Changed from the preset {record['preset']}:* `{changes}`", ""] if changes else []),
         f"![{subject.title}]({Path(folder, id).as_posix()}.png)",
         "",
-        format_markdown(subject.table(read_results(subject, record))),
-        *claimed(record["claims"]),
+        render_table(comparison.columns, comparison.rows, comparison.note),
+        f"{count_verdicts(claims)}:",
         "",
+        render_table(["", "claim", "measured"], verdicts),
         *([f"*Found:* {subject.found}", ""] if subject.found else []),
-        f"`{record['command']}`: {len(record['runs'])} runs on {machine['cpu']}, {machine['threads']} of "
-        f"{machine['cores']} threads, {machine['device']}; Python {versions['python']}, torch {versions['torch']}, "
-        f"oni {versions['oni']}. [All numbers]({Path(folder, RESULTS).as_posix()}).",
+        f"`{record['command']}`{f' ({provenance})' if provenance else ''}: {len(record['runs'])} runs on "
+        f"{machine['cpu']}, {machine['threads']} of {machine['cores']} threads, {machine['device']}; Python "
+        f"{versions['python']}, torch {versions['torch']}, oni {versions['oni']}. "
+        f"[All numbers]({Path(folder, RESULTS).as_posix()}).",
         "",
     ]
     return "\n".join(lines)
 
 
-def claimed(claims: Sequence[dict[str, Any]]) -> list[str]:
-    shown = {HELD: "held", NOT_TESTED: "*not tested at this preset*"}
-    rows = [[shown.get(claim["verdict"], "**NOT held**"), claim["text"], claim["detail"]] for claim in claims]
-    return format_markdown(Comparison(["", "claim", "measured"], rows)).splitlines()
+def render_table(columns: Sequence[str], rows: Sequence[Sequence[str]], note: str = "") -> str:
+    r"""A table in Markdown, and its note below; with a note, columns after the first are aligned as numbers.
+
+    >>> print(render_table(["a", "|x|"], [["1", "2"]]))
+    | a | \|x\| |
+    | --- | --- |
+    | 1 | 2 |
+    <BLANKLINE>
+    """
+
+    def line(cells: Sequence[str]) -> str:
+        return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
+
+    rule = ["---", *("---:" if note else "---" for _ in columns[1:])]
+    lines = [line(columns), line(rule), *map(line, rows), ""]
+    return "\n".join([*lines, note, ""] if note else lines)
 
 
-def write(results: Path = Path("results"), to: Path = Path("docs/reproduction.md")) -> None:
+def write_page(results: Path = Path("results"), to: Path = Path("docs/reproduction.md")) -> None:
     """Write the page, all or nothing."""
-    text = page(results, to.parent)
-    to.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = to.with_suffix(".unfinished")
-    unfinished.write_text(text, encoding="utf-8")
-    os.replace(unfinished, to)
+    write_atomically(to, render_page(results, to.parent))
 
 
 if __name__ == "__main__":
-    write(*map(Path, sys.argv[1:]))
+    write_page(*map(Path, sys.argv[1:]))

@@ -2,7 +2,7 @@
 (() => {
   const system = matchMedia("(prefers-color-scheme: dark)");
   const narrow = matchMedia("(max-width: 40rem)");
-  const many = () => (narrow.matches ? 8 : 16); // lines: a box with the values of more would cover the chart
+  const mostHovered = () => (narrow.matches ? 8 : 16); // a box with the values of more lines would cover the chart
   const chosen = () => document.documentElement.dataset.theme;
   const isDark = () => (chosen() ? chosen() === "dark" : system.matches);
 
@@ -19,21 +19,24 @@
     const lines = [];
     for (const line of chart.lines) {
       const colour = dark ? line.dark : line.light;
-      const shared = { type: "scatter", visible: !hidden.has(line.name), showlegend: false };
+      const visible = !hidden.names.has(line.name) && !hidden.dashes.has(line.dash);
+      const shared = { type: "scatter", visible, showlegend: false };
       if (line.band) {
         bands.push({ ...shared, ...line.band, mode: "lines", line: { width: 0 }, fill: "toself",
           fillcolor: faint(colour), hoverinfo: "skip" });
       }
-      lines.push({ ...shared, name: literal(chart.names[line.name]), x: line.x, y: line.y,
+      const meaning = chart.dashes[line.dash];
+      const name = chart.names[line.name] + (meaning ? `, ${meaning}` : "");
+      lines.push({ ...shared, name: literal(name), x: line.x, y: line.y,
         mode: line.x.length > 30 ? "lines" : "lines+markers",
         line: { color: colour, dash: line.dash, width: 2 }, marker: { color: colour, size: 5 } });
     }
     return [...bands, ...lines];
   }
 
-  function axis({ title, log, range, ticks }, text, rule) {
+  function axis({ title, log, range, ticks, labels }, text, rule) {
     return { title: { text: literal(title), standoff: 8, font: { size: 13 } }, type: log ? "log" : "linear",
-      ...(ticks ? { tickvals: ticks, ticktext: ticks.map(String) } : {}),
+      ...(ticks ? { tickvals: ticks, ticktext: labels } : {}),
       ...(range ? { range: log ? range.map(Math.log10) : range } : {}),
       exponentformat: "power", hoverformat: ".4~g", automargin: true, gridcolor: rule, linecolor: rule, zerolinecolor: rule,
       ticklabeloverflow: "hide past div", color: text, minor: { ticks: "", showgrid: false } };
@@ -44,7 +47,7 @@
     return { autosize: true, uirevision: "kept", showlegend: false, paper_bgcolor: page, plot_bgcolor: page,
       font: { family: getComputedStyle(document.body).fontFamily, size: 12, color: text },
       margin: { l: 8, r: 12, t: 8, b: 8, autoexpand: true },
-      hovermode: chart.lines.length > many() ? "closest" : "x unified",
+      hovermode: chart.lines.length > mostHovered() ? "closest" : "x unified",
       hoverlabel: { bgcolor: page.replace("rgb(", "rgba(").replace(")", ",0.9)"), bordercolor: rule, namelength: -1,
         font: { color: getComputedStyle(document.body).color, size: 12 } },
       dragmode: narrow.matches ? false : "zoom",
@@ -54,28 +57,36 @@
   const figures = [...document.querySelectorAll("figure.chart")].map((figure) => {
     const chart = JSON.parse(figure.querySelector("script").textContent);
     const place = figure.querySelector(".plot");
-    const buttons = [...figure.querySelectorAll(".legend button")];
-    const hidden = new Set();
+    const hidden = { names: new Set(), dashes: new Set() };
     const draw = () => Plotly.react(place, traces(chart, hidden, isDark()), layout(chart, place),
       { displayModeBar: false, responsive: true, displaylogo: false });
-    const changed = () => {
-      buttons.forEach((button, name) => button.setAttribute("aria-pressed", String(!hidden.has(name))));
-      draw();
+
+    // One group of buttons for the names, one for the kinds of lines; each button hides or shows its lines.
+    const connect = (attribute, off, read) => {
+      const buttons = [...figure.querySelectorAll(`.legend button[data-${attribute}]`)];
+      const values = buttons.map((button) => read(button.dataset[attribute]));
+      const update = () => {
+        buttons.forEach((button, index) => button.setAttribute("aria-pressed", String(!off.has(values[index]))));
+        draw();
+      };
+      buttons.forEach((button, index) => {
+        const value = values[index];
+        button.title = "Click to hide or show; double click for this alone";
+        button.addEventListener("click", () => {
+          if (!off.delete(value)) off.add(value);
+          update();
+        });
+        // By then both of its clicks have undone each other.
+        button.addEventListener("dblclick", () => {
+          const alone = !off.has(value) && off.size === buttons.length - 1;
+          off.clear();
+          if (!alone) values.forEach((other) => other !== value && off.add(other));
+          update();
+        });
+      });
     };
-    buttons.forEach((button, name) => {
-      button.title = "Click to hide or show; double click for this alone";
-      button.addEventListener("click", () => {
-        if (!hidden.delete(name)) hidden.add(name);
-        changed();
-      });
-      // By then both of its clicks have undone each other.
-      button.addEventListener("dblclick", () => {
-        const alone = !hidden.has(name) && hidden.size === buttons.length - 1;
-        hidden.clear();
-        if (!alone) buttons.forEach((_, other) => other !== name && hidden.add(other));
-        changed();
-      });
-    });
+    connect("name", hidden.names, Number);
+    connect("dash", hidden.dashes, String);
     return draw;
   });
 
@@ -91,6 +102,13 @@
   system.addEventListener("change", redraw);
   narrow.addEventListener("change", redraw);
   redraw();
+
+  // What continues to the right fades out there.
+  document.querySelectorAll(".scroll").forEach((box) => {
+    const update = () => box.classList.toggle("more", box.scrollLeft + box.clientWidth < box.scrollWidth - 2);
+    box.addEventListener("scroll", update, { passive: true });
+    new ResizeObserver(update).observe(box);
+  });
 
   // A link to a run opens it.
   const reveal = () => {

@@ -1,9 +1,7 @@
-"""What a report is made from: folders of experiments and of runs, read and checked before anything is drawn."""
+"""What a report is made from: the folders of experiments and runs."""
 
 from __future__ import annotations
 
-import csv
-import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -12,17 +10,37 @@ from typing import Any
 
 from oni.names import unknown_name
 from oni.recipes.charts.chart import Chart
-from oni.recipes.experiments.experiment import HELD, Comparison, Experiment
+from oni.recipes.charts.record import TrainingRecord
+from oni.recipes.experiments.experiment import Comparison, Experiment
 from oni.recipes.experiments.record import RESULTS, RUNS, read_results
-from oni.recipes.experiments.registry import load_all, paper_order
+from oni.recipes.experiments.registry import MODULES, PAPER, load_experiment, paper_order
+from oni.recipes.report.checks import (
+    REMEDY,
+    check_format,
+    check_type,
+    read_epochs,
+    read_json,
+    read_numbers,
+    read_watched,
+)
+from oni.recipes.report.verdicts import VERDICTS, read_claim
 
 __all__ = ["RecordedExperiment", "RecordedRun", "read_sources"]
 
 CONFIG = "config.json"
-OF_A_RUN = ("metrics.json", "epochs.csv", "run.json")
+RUN_FILES = ("metrics.json", "epochs.csv", "run.json")
 DEEPEST = 2
-REMEDY = "make one with: oni reproduce fig5 --preset smoke"
-KINDS: dict[type, str] = {dict: "an object", list: "a list", str: "a text", bool: "true or false", float: "a number"}
+"""How many folders below a source are searched."""
+EXPERIMENT_KEYS: dict[str, type] = {
+    "id": str,
+    "preset": str,
+    "machine": dict,
+    "versions": dict,
+    "command": str,
+    "runs": list,
+    "claims": list,
+}
+OPTIONAL_KEYS: dict[str, type] = {"overrides": dict, "date": str, "code": str}
 
 
 @dataclass(frozen=True)
@@ -32,30 +50,44 @@ class RecordedExperiment:
     folder: Path
     subject: Experiment
     record: dict[str, Any]
+    claims: Sequence[dict[str, str]]
+    """Each with its text, verdict and detail."""
     comparison: Comparison
     charts: Sequence[Chart]
-
-    @property
-    def held(self) -> int:
-        """How many claims held."""
-        return sum(claim["verdict"] == HELD for claim in self.record["claims"])
+    of_paper: bool
+    """Whether it is the paper's, or one of our own."""
 
 
 @dataclass(frozen=True)
 class RecordedRun:
-    """A folder made by training, whether it ended or not."""
+    """A folder made by training, whether the run ended or not."""
 
     name: str
     config: dict[str, Any]
-    """Every key with its value; those of options as ``network_options.depth``."""
+    """Every key with its value; options as ``network_options.depth``."""
     status: str
     """"finished", "diverged" or "unfinished"."""
-    epochs: list[dict[str, float | None]]
-    """One row for each epoch."""
+    rows: list[dict[str, float | None]]
+    """One for each epoch."""
     metrics: dict[str, float | None] = field(default_factory=dict)
     watched: dict[str, dict[int, dict[str, list[float | None]]]] = field(default_factory=dict)
     """By what was watched, then by step, then by layer or quantity."""
     sessions: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def record(self) -> TrainingRecord:
+        """The curves, in the form that charts are built from."""
+        names = dict.fromkeys(name for row in self.rows for name in row)
+        metrics = {name: [row.get(name) for row in self.rows] for name in names}
+        planned = self.config.get("epochs")
+        ended = self.status == "diverged" and isinstance(planned, int)
+        return TrainingRecord(metrics, planned if ended else len(self.rows), self.watched)  # type: ignore[arg-type]
+
+    def final(self, metric: str) -> float | None:
+        """A number at the end of the run, or so far."""
+        if self.status == "unfinished":
+            return self.rows[-1].get(metric) if self.rows else None
+        return self.metrics.get(metric)
 
 
 def read_sources(sources: Sequence[Path]) -> tuple[list[RecordedExperiment], list[RecordedRun]]:
@@ -64,182 +96,118 @@ def read_sources(sources: Sequence[Path]) -> tuple[list[RecordedExperiment], lis
         raise ValueError(f"no folder given: pass one of an experiment, of a run, or one that holds such; {REMEDY}")
     folders: dict[Path, Path] = {}
     for source in sources:
-        found = list(within(source))
-        if not found:
+        inside = list(find_folders(source))
+        if not inside:
             raise ValueError(
-                f"{source}: neither {RESULTS} of an experiment nor {CONFIG} and one of {', '.join(OF_A_RUN)} of a run "
+                f"{source}: neither {RESULTS} of an experiment nor {CONFIG} and one of {', '.join(RUN_FILES)} of a run "
                 f"in it or in folders up to {DEEPEST} below; {REMEDY}"
             )
-        folders |= {folder.resolve(): folder for folder in found}
+        folders |= {folder.resolve(): folder for folder in inside}
     experiments = [read_experiment(folder) for folder in folders.values() if (folder / RESULTS).is_file()]
     runs = [read_run(folder) for folder in folders.values() if not (folder / RESULTS).is_file()]
-    return sorted(experiments, key=lambda one: paper_order(one.subject.id)), runs
+    return sorted(experiments, key=lambda experiment: paper_order(experiment.subject.id)), runs
 
 
-def within(source: Path) -> Iterator[Path]:
+def find_folders(source: Path) -> Iterator[Path]:
     """The folders of experiments and runs: the source itself, or those below it."""
     if not source.exists():
         raise FileNotFoundError(f"{source}: there is no such folder; {REMEDY}")
     if not source.is_dir():
         raise ValueError(f"{source}: is a file, expected a folder; pass {source.parent}, or {REMEDY}")
 
-    def look(folder: Path, depth: int) -> Iterator[Path]:
-        a_run = (folder / CONFIG).is_file() and any((folder / name).is_file() for name in OF_A_RUN)
-        if a_run or (folder / RESULTS).is_file():
+    def search(folder: Path, depth: int) -> Iterator[Path]:
+        is_run = (folder / CONFIG).is_file() and any((folder / name).is_file() for name in RUN_FILES)
+        if is_run or (folder / RESULTS).is_file():
             yield folder
         elif depth < DEEPEST:
-            children = [child for child in sorted(folder.iterdir(), key=natural) if child.is_dir()]
+            children = [child for child in sorted(folder.iterdir(), key=natural_order) if child.is_dir()]
             if any((child / RESULTS).is_file() for child in children):
-                # What its experiments trained is in them already, beside runs that only chose a learning rate.
+                # The results hold these runs already, without those that only chose a learning rate.
                 children = [child for child in children if child.name != RUNS]
             for child in children:
                 if not child.name.startswith("."):
-                    yield from look(child, depth + 1)
+                    yield from search(child, depth + 1)
 
-    return look(source, 0)
+    return search(source, 0)
 
 
-def natural(path: Path) -> list[tuple[float, str]]:
-    """An order in which lr0.5 comes before lr10."""
+def natural_order(path: Path) -> list[tuple[float, str]]:
+    """A key to sort by, in which lr0.5 comes before lr10."""
     parts = re.split(r"(\d+(?:\.\d+)?)", path.name)
     return [(float(part), "") if index % 2 else (-1.0, part) for index, part in enumerate(parts)]
 
 
 def read_experiment(folder: Path) -> RecordedExperiment:
     path = folder / RESULTS
-    record = expect(path, "it", read_json(path), dict)
-    kinds: dict[str, type] = {
-        "id": str,
-        "preset": str,
-        "machine": dict,
-        "versions": dict,
-        "command": str,
-        "runs": list,
-        "claims": list,
-    }
-    for name, kind in kinds.items():
-        expect(path, f'"{name}"', record.get(name), kind)
-    for claim in record["claims"]:
-        expect(path, "each claim", claim, dict)
-        for name in ("text", "verdict", "detail"):
-            expect(path, f'"{name}" of each claim', claim.get(name), str)
+    record = check_type(path, "it", read_json(path), dict)
+    for name, kind in EXPERIMENT_KEYS.items():
+        check_type(path, f'"{name}"', record.get(name), kind)
+    for name, kind in OPTIONAL_KEYS.items():
+        if record.get(name) is not None:
+            check_type(path, f'"{name}"', record[name], kind)
+    claims = [read_claim(check_type(path, "each claim", claim, dict)) for claim in record["claims"]]
+    for claim in claims:
+        for name, value in claim.items():
+            check_type(path, f'"{name}" of each claim', value, str)
+        if claim["verdict"] not in VERDICTS:
+            raise ValueError(f"{path}: {unknown_name('verdict', claim['verdict'], VERDICTS)}; {REMEDY}")
     for run in record["runs"]:
-        expect(path, "each run", run, dict)
+        check_type(path, "each run", run, dict)
         if sorted(run) != ["measured", "parameters"]:
             raise ValueError(f'{path}: each run must have "parameters" and "measured", got {sorted(run)}; {REMEDY}')
-        expect(path, '"parameters" of each run', run["parameters"], dict)
-        expect(path, '"measured" of each run', run["measured"], dict)
-    known = load_all()
+        for name, value in run.items():
+            check_type(path, f'"{name}" of each run', value, dict)
     id = record["id"]
-    if id not in known:
-        raise ValueError(f"{path}: {unknown_name('experiment', id, known)}")
-    subject = known[id]
+    if id not in MODULES:
+        raise ValueError(f"{path}: {unknown_name('experiment', id, MODULES)}")
+    subject = load_experiment(id)
     try:
         results = read_results(subject, record)
-        draw = getattr(subject, "charts", None)
         comparison = subject.table(results)
-        charts = draw(results) if draw else []
+        charts = subject.charts(results) if subject.charts else []
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         raise ValueError(
             f"{path}: its runs are not what {id} measures ({type(error).__name__}: {error}); "
             f"make it again with: oni reproduce {id}"
         ) from error
-    return RecordedExperiment(folder, subject, record, comparison, charts)
+    drawn = [chart for chart in charts if chart.series]
+    return RecordedExperiment(folder, subject, record, claims, comparison, drawn, id in PAPER)
 
 
 def read_run(folder: Path) -> RecordedRun:
-    config = flat(expect(folder / CONFIG, "it", read_json(folder / CONFIG), dict))
-    status, epochs, metrics, watched = "unfinished", [], {}, {}
+    config = flatten(check_type(folder / CONFIG, "it", read_json(folder / CONFIG), dict))
+    status, rows, metrics, watched = "unfinished", [], {}, {}
     if (folder / "metrics.json").is_file():
         path = folder / "metrics.json"
-        record = expect(path, "it", read_json(path), dict)
-        ended = expect(path, '"metrics"', record.get("metrics"), dict)
-        status = expect(path, '"status"', ended.get("status"), str)
-        metrics = numbers(path, {key: value for key, value in ended.items() if key != "status"})
-        epochs = [
-            numbers(path, expect(path, "each of epochs", row, dict))
-            for row in expect(path, '"epochs"', record.get("epochs"), list)
+        record = check_format(path, check_type(path, "it", read_json(path), dict))
+        final = check_type(path, '"metrics"', record.get("metrics"), dict)
+        status = check_type(path, '"status"', final.get("status"), str)
+        metrics = read_numbers(path, {key: value for key, value in final.items() if key != "status"})
+        rows = [
+            read_numbers(path, check_type(path, "each of epochs", row, dict))
+            for row in check_type(path, '"epochs"', record.get("epochs"), list)
         ]
-        watched = read_watched(path, expect(path, '"watched"', record.get("watched"), dict))
+        watched = read_watched(path, check_type(path, '"watched"', record.get("watched"), dict))
     elif (folder / "epochs.csv").is_file():
-        epochs = read_epochs(folder / "epochs.csv")
+        rows = read_epochs(folder / "epochs.csv")
     sessions: list[dict[str, Any]] = []
     if (folder / "run.json").is_file():
         path = folder / "run.json"
-        record = expect(path, "it", read_json(path), dict)
+        record = check_format(path, check_type(path, "it", read_json(path), dict))
         sessions = [
-            expect(path, "each of sessions", session, dict)
-            for session in expect(path, '"sessions"', record.get("sessions"), list)
+            check_type(path, "each of sessions", session, dict)
+            for session in check_type(path, '"sessions"', record.get("sessions"), list)
         ]
-    return RecordedRun(folder.resolve().name, config, status, epochs, metrics, watched, sessions)
+    return RecordedRun(folder.resolve().name, config, status, rows, metrics, watched, sessions)
 
 
-def read_json(path: Path) -> Any:
-    def refused(word: str) -> None:
-        raise ValueError(f"{word} is no number of JSON")
+def flatten(config: dict[str, Any]) -> dict[str, Any]:
+    """Options beside the other keys.
 
-    try:
-        return json.loads(path.read_text(encoding="utf-8"), parse_constant=refused)
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"{path}: not JSON ({error}); delete it and {REMEDY}") from None
-
-
-def read_epochs(path: Path) -> list[dict[str, float | None]]:
-    """The rows of epochs.csv; an empty cell is ``None``."""
-    try:
-        rows = list(csv.DictReader(path.read_text(encoding="utf-8").splitlines(), strict=True))
-        return [{name: number(path, name, float(cell) if cell else None) for name, cell in row.items()} for row in rows]
-    except (ValueError, TypeError, csv.Error) as error:
-        raise ValueError(
-            f"{path}: not the table of epochs that training writes ({error}); train the run again"
-        ) from None
-
-
-def read_watched(path: Path, watched: dict[str, Any]) -> dict[str, dict[int, dict[str, list[float | None]]]]:
-    """Lists of numbers by step; what is recorded in another form is left out, as it can't be drawn."""
-    found: dict[str, dict[int, dict[str, list[float | None]]]] = {}
-    for name, steps in watched.items():
-        for step, values in expect(path, f'"{name}" of "watched"', steps, dict).items():
-            if not re.fullmatch(r"[0-9]{1,15}", step):
-                raise ValueError(f'{path}: steps of "{name}" must be whole numbers, got {step!r}; {REMEDY}')
-            if isinstance(values, dict) and all(isinstance(value, list) for value in values.values()):
-                each = {key: [number(path, key, one) for one in value] for key, value in values.items()}
-                found.setdefault(name, {})[int(step)] = each
-    return found
-
-
-def numbers(path: Path, row: dict[str, Any]) -> dict[str, float | None]:
-    return {name: number(path, name, value) for name, value in row.items()}
-
-
-def number(path: Path, name: str, value: Any) -> float | None:
-    """A number, or ``None`` for one that is not there or not finite."""
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ValueError(f'{path}: "{name}" must be a number or null, got {shown(value)}; {REMEDY}')
-    return value if abs(value) < 1e300 else None
-
-
-def expect(path: Path, what: str, value: Any, kind: type) -> Any:
-    """The value, if it is of the kind."""
-    if not isinstance(value, kind):
-        raise ValueError(f"{path}: {what} must be {KINDS[kind]}, got {shown(value)}; {REMEDY}")
-    return value
-
-
-def shown(value: Any) -> str:
-    """What was met, in a few words."""
-    return "nothing" if value is None else repr(value)[:40]
-
-
-def flat(config: dict[str, Any]) -> dict[str, Any]:
-    """Options beside the rest.
-
-    >>> flat({"seed": 0, "network_options": {"depth": 10}})
+    >>> flatten({"seed": 0, "network_options": {"depth": 10}})
     {'seed': 0, 'network_options.depth': 10}
     """
-    found: dict[str, Any] = {}
+    flat: dict[str, Any] = {}
     for key, value in config.items():
-        found |= {f"{key}.{option}": of for option, of in value.items()} if isinstance(value, dict) else {key: value}
-    return found
+        flat |= {f"{key}.{name}": option for name, option in value.items()} if isinstance(value, dict) else {key: value}
+    return flat

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import os
+import webbrowser
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 
-from oni.recipes.report.page import page
+from oni.files import write_atomically
+from oni.recipes.report.page import render_page
 from oni.recipes.report.sources import read_sources
 
-__all__ = ["write_report"]
+__all__ = ["open_report", "write_report"]
 
 
 def write_report(sources: Sequence[Path], to: Path) -> Path:
@@ -25,20 +25,16 @@ def write_report(sources: Sequence[Path], to: Path) -> Path:
         The path of the file.
 
     Raises:
-        FileNotFoundError, ValueError: if a source is not there, holds neither, or has a file that is not what was
-            recorded. The message names it and says what to do.
+        FileNotFoundError, ValueError: if a source does not exist, holds neither, or has a file that can't be read. The
+            message names it and says what to do.
+        CannotWrite: if the file can't be written; it names the file, and what was there before still is.
     """
     if to.is_dir():
         raise ValueError(f"{to}: is a folder, expected the name of a file; pass for example {to / 'report.html'}")
-    # Strings of JSON may hold half of a surrogate pair, which no file can.
-    text = page(*read_sources(sources)).encode("utf-8", "replace")
-    to.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = to.with_name(f".{to.name}.{os.getpid()}.part")
-    try:
-        unfinished.write_bytes(text)
-        os.replace(unfinished, to)
-    except OSError:
-        with suppress(OSError):
-            unfinished.unlink(missing_ok=True)
-        raise
-    return to
+    return write_atomically(to, render_page(*read_sources(sources)))
+
+
+def open_report(path: Path) -> None:
+    """Show the file in the user's browser."""
+    if not webbrowser.open(path.resolve().as_uri()):
+        raise ValueError(f"no browser was found to open {path}; open it by hand")

@@ -5,21 +5,40 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Mapping
+import re
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
-from oni.recipes.data.subjects import DATASETS, NETWORKS, network_options, unknown
+from oni.names import unknown_name
+from oni.recipes.data.augment import AUGMENTATIONS
+from oni.recipes.data.datasets import DATASETS
 from oni.recipes.methods import METHODS
+from oni.recipes.networks.registry import NETWORKS, complete_options
+from oni.recipes.tasks.registry import TASKS, default_options
 
-__all__ = ["Config"]
+__all__ = ["Config", "drop_new_defaults"]
 
 FORMAT = 1
 """Part of every hash: raise it when the same configuration no longer trains the same."""
+NEW_FIELDS: Mapping[str, Any] = {"task": "classification", "task_options": {}, "augment": []}
+"""Fields added after runs were recorded, with their defaults: at the default they are not part of the hash."""
 NEW_OPTIONS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {"network": {"mlp": {"norm": "none"}}}
-"""Options added after runs were recorded, with their defaults: at the default they are not part of the hash."""
+"""The same for options of networks and methods."""
 PRECISIONS = ("32-true", "64-true", "bf16-true", "16-true", "bf16-mixed", "16-mixed")
 OPTIMIZERS = ("sgd", "adam")
+CHOICES: Mapping[str, Collection[str]] = {
+    "data": DATASETS,
+    "network": NETWORKS,
+    "method": METHODS,
+    "task": TASKS,
+    "optimizer": OPTIMIZERS,
+    "precision": PRECISIONS,
+}
+LEAST = {
+    **dict.fromkeys(("batch_size", "epochs"), 1),
+    **dict.fromkeys(("seed", "samples", "validation", "learning_rate", "momentum", "weight_decay"), 0),
+}
 
 
 @dataclass(frozen=True)
@@ -66,65 +85,58 @@ class Config:
     watch: tuple[str, ...] = ()
     """What is recorded on the way, by the names of the functions that are given to train."""
 
+    task: str = "classification"
+    """What is done with network and data."""
+    task_options: Mapping[str, Any] = field(default_factory=dict)
+    """Completed with the task's defaults."""
+    augment: tuple[str, ...] = ()
+    """Random changes to training images, in this order."""
+
     def __post_init__(self) -> None:
         for each in fields(self):
-            object.__setattr__(self, each.name, checked(each.name, str(each.type), getattr(self, each.name)))
-        for name, known in (
-            ("data", DATASETS),
-            ("network", NETWORKS),
-            ("method", METHODS),
-            ("optimizer", OPTIMIZERS),
-            ("precision", PRECISIONS),
-        ):
+            object.__setattr__(self, each.name, check_value(each.name, str(each.type), getattr(self, each.name)))
+        for name, choices in CHOICES.items():
             value = getattr(self, name)
-            if value not in known:
-                raise ValueError(f"{name} {value!r} is not known; {unknown(value, list(known))}")
-        for name in (
-            "batch_size",
-            "epochs",
-            "seed",
-            "samples",
-            "validation",
-            "learning_rate",
-            "momentum",
-            "weight_decay",
-        ):
-            least = 1 if name in ("batch_size", "epochs") else 0
+            if value not in choices:
+                raise ValueError(unknown_name(name, value, list(choices)))
+        for name in self.augment:
+            if name not in AUGMENTATIONS:
+                raise ValueError(unknown_name("augmentation", name, AUGMENTATIONS))
+        for name, least in LEAST.items():
             if getattr(self, name) < least:
                 raise ValueError(f"{name} must be at least {least}, got {getattr(self, name)}")
-        object.__setattr__(self, "network_options", plain(network_options(self.network, self.network_options)))
-        defaults = METHODS[self.method].options
-        for option in self.method_options:
-            if option not in defaults:
-                raise ValueError(f"method {self.method!r} has no option {option!r}; {unknown(option, list(defaults))}")
-        object.__setattr__(self, "method_options", plain({**defaults, **self.method_options}))
+        options = complete_options(self.network, self.network_options)
+        object.__setattr__(self, "network_options", as_json(options))
+        for owner, defaults in (
+            ("method", METHODS[self.method].options),
+            ("task", default_options(self.task)),
+        ):
+            given = getattr(self, f"{owner}_options")
+            for option in given:
+                if option not in defaults:
+                    label = f"{owner} {getattr(self, owner)}"
+                    raise ValueError(unknown_name("option", option, list(defaults), of=label))
+            object.__setattr__(self, f"{owner}_options", as_json({**defaults, **given}))
 
     def __hash__(self) -> int:
         return hash(self.hash)
 
     def as_dict(self) -> dict[str, Any]:
-        """Every field as JSON has it."""
-        return plain(asdict(self))
+        """Every field, as it is in ``config.json``."""
+        return as_json(asdict(self))
 
     @property
     def hash(self) -> str:
         """Twelve digits that stand for the whole configuration."""
-        fields = {"format": FORMAT, **drop_new_defaults(self.as_dict())}
-        text = json.dumps(fields, sort_keys=True, separators=(",", ":"))
+        identity = {"format": FORMAT, **drop_new_defaults(self.as_dict())}
+        text = json.dumps(identity, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
     @property
     def name(self) -> str:
         """The name of the run's folder: what a person looks for first, then the hash."""
-        return f"{self.network}-{self.method}-lr{self.learning_rate:g}-seed{self.seed}-{self.hash}"
-
-    def learning_rate_in(self, epoch: int) -> float:
-        """The learning rate of an epoch, counted from 0.
-
-        >>> [Config(learning_rate=1, drops=(1, 3)).learning_rate_in(epoch) for epoch in range(4)]
-        [1.0, 0.5, 0.5, 0.25]
-        """
-        return self.learning_rate * self.drop_factor ** sum(epoch >= drop for drop in self.drops)
+        network = re.sub(r"[^\w.-]", "-", self.network)
+        return f"{network}-{self.method}-lr{self.learning_rate:g}-seed{self.seed}-{self.hash}"
 
 
 def drop_new_defaults(values: dict[str, Any]) -> dict[str, Any]:
@@ -133,7 +145,7 @@ def drop_new_defaults(values: dict[str, Any]) -> dict[str, Any]:
     >>> drop_new_defaults({"network": "mlp", "network_options": {"depth": 2, "norm": "none"}})
     {'network': 'mlp', 'network_options': {'depth': 2}}
     """
-    values = dict(values)
+    values = {name: value for name, value in values.items() if name not in NEW_FIELDS or value != NEW_FIELDS[name]}
     for owner, added in NEW_OPTIONS.items():
         if f"{owner}_options" not in values:
             continue
@@ -145,34 +157,36 @@ def drop_new_defaults(values: dict[str, Any]) -> dict[str, Any]:
     return values
 
 
-def plain(options: dict[str, Any]) -> dict[str, Any]:
-    """As JSON gives it back."""
+def as_json(options: dict[str, Any]) -> dict[str, Any]:
+    """The same as it is after a round trip through JSON."""
     return json.loads(json.dumps(options, allow_nan=False))
 
 
-def checked(name: str, kind: str, value: Any) -> Any:
-    """The value as the field's type, so that 1 and 1.0, or a list and a tuple, are one configuration."""
+def check_value(name: str, kind: str, value: Any) -> Any:
+    """The value as the field's type, so that 1 and 1.0, or a list and a tuple, are the same configuration."""
 
-    def wrong(expected: str) -> TypeError:
+    def type_error(expected: str) -> TypeError:
         return TypeError(f"{name} must be {expected}, got {value!r}")
 
     if kind == "bool" and not isinstance(value, bool):
-        raise wrong("true or false")
+        raise type_error("true or false")
     if kind == "int" and (isinstance(value, bool) or not isinstance(value, int)):
-        raise wrong("a whole number")
+        raise type_error("a whole number")
     if kind == "float":
         if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-            raise wrong("a finite number")
+            raise type_error("a finite number")
         return float(value)
     if kind == "str" and not isinstance(value, str):
-        raise wrong("a word")
+        raise type_error("a string")
     if kind.startswith("tuple"):
-        item = int if "int" in kind else str
-        if isinstance(value, str) or not all(isinstance(one, item) and not isinstance(one, bool) for one in value):
-            raise wrong(f"a list of {'whole numbers' if item is int else 'words'}")
+        item_type = int if "int" in kind else str
+        if isinstance(value, str) or not all(
+            isinstance(item, item_type) and not isinstance(item, bool) for item in value
+        ):
+            raise type_error(f"a list of {'whole numbers' if item_type is int else 'strings'}")
         return tuple(value)
     if kind.startswith("Mapping"):
         if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
-            raise wrong("options by name")
+            raise type_error("options by name")
         return dict(value)
     return value

@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
+import torch
 from lightning_fabric import Fabric
 from lightning_fabric.strategies.model_parallel import ModelParallelStrategy
 from torch import nn
 
-__all__ = ["Hardware", "first_process", "launched"]
+from oni.names import unknown_name
+
+__all__ = ["Hardware", "is_first_process", "launch_fabric", "on_first_process"]
 
 STRATEGIES = ("auto", "ddp", "fsdp2")
+ACCELERATORS = ("auto", "cpu", "cuda", "gpu", "mps")
+PROCESSES_PER_CORE = 4
+"""More CPU processes than this are a mistake: they would start for minutes and then wait for each other."""
+CLUSTERS = ("TORCHELASTIC_RUN_ID", "MASTER_ADDR", "SLURM_JOB_ID", "LSB_JOBID")
+"""Any of these in the environment says how the machines find each other."""
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -28,19 +39,62 @@ class Hardware:
 
     def __post_init__(self) -> None:
         if self.strategy not in STRATEGIES:
-            raise ValueError(f"strategy must be one of {', '.join(STRATEGIES)}, got {self.strategy!r}")
+            raise ValueError(unknown_name("strategy", self.strategy, STRATEGIES))
+        if self.accelerator not in ACCELERATORS:
+            raise ValueError(unknown_name("accelerator", self.accelerator, ACCELERATORS))
         for name in ("devices", "num_nodes"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        self.check_machine()
+
+    def check_machine(self) -> None:
+        """Refuse what this machine has not, because Fabric would wait for it."""
+        cuda, mps = torch.cuda.is_available(), torch.backends.mps.is_available()
+        if (self.accelerator == "cuda" and not cuda) or (self.accelerator == "mps" and not mps):
+            raise ValueError(f"--accelerator {self.accelerator}: torch finds none here; pass --accelerator cpu")
+        if self.accelerator == "gpu" and not (cuda or mps):
+            raise ValueError("--accelerator gpu: torch finds none here; pass --accelerator cpu")
+        if cuda and self.accelerator != "cpu":
+            most, what = torch.cuda.device_count(), "GPUs"
+        elif mps and self.accelerator != "cpu":
+            most, what = 1, "GPU"
+        else:
+            most, what = PROCESSES_PER_CORE * (os.cpu_count() or 1), f"processes ({PROCESSES_PER_CORE} per core)"
+        if self.devices > most:
+            raise ValueError(f"--devices {self.devices}: this machine has at most {most} {what}; pass {most} or fewer")
+        if self.num_nodes > 1 and not any(name in os.environ for name in CLUSTERS):
+            raise ValueError(
+                f"--num-nodes {self.num_nodes}: the machines don't know of each other; start this on each of them "
+                f"with torchrun --nnodes {self.num_nodes} --nproc-per-node {self.devices} --rdzv-backend c10d "
+                "--rdzv-endpoint HOST:PORT -m oni.cli ..."
+            )
 
 
-def first_process() -> bool:
-    """Whether this process speaks and writes for all; also before Fabric is launched."""
+def is_first_process() -> bool:
+    """Whether this process prints and writes for all; also before Fabric is launched."""
     ranks = ("RANK",) if "RANK" in os.environ else ("NODE_RANK", "LOCAL_RANK")
     return all(int(os.environ.get(rank, 0)) == 0 for rank in ranks)
 
 
-def launched(hardware: Hardware, precision: str) -> Fabric:
+def on_first_process(fabric: Fabric, function: Callable[[], T]) -> T:
+    """Call a function in the first process; all return its value, or raise what it raised."""
+    if fabric.world_size == 1:
+        return function()
+    outcome: tuple[Any, BaseException | None] = (None, None)
+    if fabric.is_global_zero:
+        try:
+            outcome = (function(), None)
+        except Exception as error:
+            # Without its cause and traceback, which may not be picklable.
+            outcome = (None, error.with_traceback(None))
+            error.__cause__ = error.__context__ = None
+    value, failure = fabric.broadcast(outcome)
+    if failure is not None:
+        raise failure
+    return cast(T, value)
+
+
+def launch_fabric(hardware: Hardware, precision: str) -> Fabric:
     """Fabric with its processes started; with several, this script runs in each of them from its beginning."""
     devices, num_nodes = hardware.devices, hardware.num_nodes
     if "TORCHELASTIC_RUN_ID" in os.environ:
@@ -49,7 +103,7 @@ def launched(hardware: Hardware, precision: str) -> Fabric:
     strategy: Any = hardware.strategy
     if strategy == "fsdp2":
         # Its own choice is one data-parallel process per node, the others tensor-parallel: none would be in step.
-        strategy = ModelParallelStrategy(shard, data_parallel_size=devices * num_nodes, tensor_parallel_size=1)
+        strategy = ModelParallelStrategy(shard_layers, data_parallel_size=devices * num_nodes, tensor_parallel_size=1)
     elif strategy == "auto" and devices * num_nodes > 1:
         strategy = "ddp"
     fabric = Fabric(
@@ -64,8 +118,8 @@ def launched(hardware: Hardware, precision: str) -> Fabric:
     return fabric
 
 
-def shard(model: nn.Module, mesh: Any) -> nn.Module:
-    """Every linear and convolutional layer on its own, then the rest."""
+def shard_layers(model: nn.Module, mesh: Any) -> nn.Module:
+    """Shard every linear and convolutional layer on its own, then the rest."""
     from torch.distributed.fsdp import fully_shard
 
     mesh = mesh["data_parallel"]

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
-__all__ = ["Interrupted", "Stop", "listening"]
+__all__ = ["Interrupted", "Stop", "catch_signals"]
 
 
 class Interrupted(KeyboardInterrupt):
@@ -19,14 +19,14 @@ class Interrupted(KeyboardInterrupt):
 
 
 class Stop:
-    """Whether someone has asked for it."""
+    """Whether someone has asked to stop."""
 
     asked = False
 
 
 @contextmanager
-def listening() -> Iterator[Stop]:
-    """Inside, the first SIGINT or SIGTERM only asks; a second one is as it would be outside."""
+def catch_signals() -> Iterator[Stop]:
+    """Inside, the first SIGINT or SIGTERM only sets ``asked``; a second one does what it would do outside."""
     stop = Stop()
     before: dict[int, Any] = {}
 

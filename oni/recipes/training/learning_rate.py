@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from oni.files import write_atomically
 from oni.recipes.training.config import Config
 from oni.recipes.training.run import train
 
@@ -22,7 +22,7 @@ class AllDiverged(ValueError):
 
 @dataclass(frozen=True)
 class Selection:
-    """What was chosen, and by which numbers."""
+    """The learning rate that was chosen, and by which numbers."""
 
     learning_rate: float
     errors: dict[float, float | None]
@@ -64,21 +64,18 @@ def select_learning_rate(
     if held_out < 1:
         raise ValueError(f"validation must be at least 1, got {held_out}")
     short = replace(config, validation=held_out, epochs=config.epochs if epochs is None else epochs)
-    results = [train(replace(short, learning_rate=each), out, **options) for each in grid]
+    results = [train(replace(short, learning_rate=rate), out, **options) for rate in grid]
     errors = {result.config.learning_rate: result.metrics["validation_error"] for result in results}
-    known = {rate: error for rate, error in errors.items() if error is not None}
-    best = min(known, key=lambda rate: known[rate]) if known else None
+    trained = {rate: error for rate, error in errors.items() if error is not None}
+    best = min(trained, key=lambda rate: trained[rate]) if trained else None
     runs = [result.folder.name for result in results]
     record = {
         "chosen": best,
         "grid": [{"learning_rate": rate, "validation_error": error} for rate, error in errors.items()],
         "runs": runs,
     }
-    text = json.dumps(record, indent=1, allow_nan=False) + "\n"
     path = Path(out) / f"selection-{hashlib.sha256(','.join(runs).encode()).hexdigest()[:12]}.json"
-    partial = path.with_suffix(f".{os.getpid()}.part")
-    partial.write_text(text, encoding="utf-8")
-    os.replace(partial, path)
+    write_atomically(path, json.dumps(record, indent=1, allow_nan=False) + "\n")
     if best is None:
         raise AllDiverged(f"every learning rate of {list(errors)} diverges ({path}); try smaller ones")
     return Selection(best, errors, replace(config, learning_rate=best), runs)

@@ -1,4 +1,4 @@
-"""Changes to a configuration by words, ``key=value``, or by a file: YAML, or the ``config.json`` of a run."""
+"""Changes to a configuration: ``key=value`` strings, or a file, which is YAML or the ``config.json`` of a run."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from typing import Any
 
 import yaml
 
-from oni.recipes.data.subjects import unknown
+from oni.names import unknown_name
 from oni.recipes.training.config import Config
 
-__all__ = ["overridden", "read_changes"]
+__all__ = ["apply_changes", "read_changes"]
 
-KINDS = {each.name: str(each.type) for each in fields(Config)}
-WORDS = {"true": True, "yes": True, "false": False, "no": False}
+KINDS = {item.name: str(item.type) for item in fields(Config)}
+BOOLEANS = {"true": True, "yes": True, "false": False, "no": False}
 
 
-def overridden(config: Config, changes: Iterable[str]) -> Config:
-    """The configuration with changes, each ``key=value``, later ones winning.
+def apply_changes(config: Config, changes: Iterable[str]) -> Config:
+    """The configuration with changes, each ``key=value``; later ones win.
 
-    >>> changed = overridden(Config(), ["learning_rate=0.5", "drops=80,120", "method_options.steps=3"])
+    >>> changed = apply_changes(Config(), ["learning_rate=0.5", "drops=80,120", "method_options.steps=3"])
     >>> changed.learning_rate, changed.drops, changed.method_options["steps"]
     (0.5, (80, 120), 3)
-    >>> overridden(Config(), ["learning_rat=0.5"])
+    >>> apply_changes(Config(), ["learning_rat=0.5"])
     Traceback (most recent call last):
-    ValueError: 'learning_rat' is not a key of a configuration; the nearest is 'learning_rate', and all are: ...
+    ValueError: unknown key 'learning_rat'; did you mean 'learning_rate'? Choose from data, network, ...
     """
     values: dict[str, Any] = {}
     for change in changes:
@@ -35,20 +35,20 @@ def overridden(config: Config, changes: Iterable[str]) -> Config:
         if not equals:
             raise ValueError(f"{change!r} is not key=value; write for example learning_rate=0.5")
         name, dot, option = key.strip().partition(".")
-        known_key(name)
-        of_options = KINDS[name].startswith("Mapping")
-        if of_options != bool(dot and option):
-            remedy = f"write {name}.option=value" if of_options else f"write {name}=value"
+        check_key(name)
+        has_options = KINDS[name].startswith("Mapping")
+        if has_options != bool(dot and option):
+            remedy = f"write {name}.option=value" if has_options else f"write {name}=value"
             raise ValueError(f"{change!r}: {remedy}")
-        if of_options:
-            values.setdefault(name, {})[option] = plain_value(text.strip())
+        if has_options:
+            values.setdefault(name, {})[option] = parse_option(text.strip())
         else:
-            values[name] = parsed(name, text.strip())
-    return changed(config, values)
+            values[name] = parse_field(name, text.strip())
+    return replace_fields(config, values)
 
 
 def read_changes(path: Path) -> list[str]:
-    """The changes that a file holds, as ``key=value`` words.
+    """The changes that a file holds, as ``key=value`` strings.
 
     The file is YAML, of which JSON is a part: ``learning_rate: 0.5``, or ``method_options: {steps: 3}``.
     """
@@ -61,32 +61,33 @@ def read_changes(path: Path) -> list[str]:
     changes: list[str] = []
     for key, value in values.items():
         try:
-            known_key(str(key))
+            check_key(str(key))
         except ValueError as error:
             raise ValueError(f"{path}: {error}") from None
         if isinstance(value, dict):
-            changes += [f"{key}.{option}={as_word(of)}" for option, of in value.items()]
+            changes += [f"{key}.{option}={as_text(item)}" for option, item in value.items()]
         else:
-            changes.append(f"{key}={as_word(value)}")
+            changes.append(f"{key}={as_text(value)}")
     return changes
 
 
-def as_word(value: Any) -> str:
+def as_text(value: Any) -> str:
     """A value as it is written after ``key=``."""
     if isinstance(value, str):
         return value
     return ",".join(map(str, value)) if isinstance(value, list) else json.dumps(value)
 
 
-def known_key(name: str) -> None:
+def check_key(name: str) -> None:
+    """Refuse what is not a field of a configuration."""
     if name not in KINDS:
-        raise ValueError(f"{name!r} is not a key of a configuration; {unknown(name, list(KINDS))}")
+        raise ValueError(unknown_name("key", name, list(KINDS)))
 
 
-def changed(config: Config, values: Mapping[str, Any]) -> Config:
-    """Options are merged, unless another network or method makes the old ones meaningless."""
+def replace_fields(config: Config, values: Mapping[str, Any]) -> Config:
+    """Merge options with the old ones, unless there is another network, method or task."""
     values = dict(values)
-    for owner in ("network", "method"):
+    for owner in ("network", "method", "task"):
         options = f"{owner}_options"
         given = values.get(options, {})
         if values.get(owner, getattr(config, owner)) == getattr(config, owner) and isinstance(given, Mapping):
@@ -99,11 +100,12 @@ def changed(config: Config, values: Mapping[str, Any]) -> Config:
         raise ValueError(str(error)) from None
 
 
-def parsed(name: str, text: str) -> Any:
+def parse_field(name: str, text: str) -> Any:
+    """The value of a field, by its type."""
     kind = KINDS[name]
     try:
         if kind == "bool":
-            return WORDS[text.lower()]
+            return BOOLEANS[text.lower()]
         if kind == "int":
             return int(text)
         if kind == "float":
@@ -112,15 +114,15 @@ def parsed(name: str, text: str) -> Any:
             items = [item.strip() for item in text.strip("()[]").split(",") if item.strip()]
             return tuple(int(item) for item in items) if "int" in kind else tuple(items)
     except (KeyError, ValueError):
-        article = {"bool": "true or false", "int": "a whole number", "float": "a number"}
-        expected = article.get(kind, "whole numbers with commas between them")
+        expectations = {"bool": "true or false", "int": "a whole number", "float": "a number"}
+        expected = expectations.get(kind, "whole numbers with commas between them")
         raise ValueError(f"{name}={text}: must be {expected}") from None
     return text
 
 
-def plain_value(text: str) -> Any:
-    """What an option's text means: a number, true, false, null, or else the word itself."""
+def parse_option(text: str) -> Any:
+    """The value of an option: a number, true, false, null, or else the text itself."""
     try:
         return json.loads(text)
     except ValueError:
-        return WORDS.get(text.lower(), text)
+        return BOOLEANS.get(text.lower(), text)

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Mapping
 from typing import Any, Protocol
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn
+from rich.table import Column
+from rich.text import Text
 
-__all__ = ["PROGRESS", "Reporter", "reporter"]
+from oni.terminal import console, printable
+
+__all__ = ["PROGRESS", "Bar", "Lines", "Reporter", "Silent", "choose_kind", "make_bars", "make_reporter"]
 
 PROGRESS = ("auto", "bar", "lines", "json", "none")
 
@@ -18,39 +23,42 @@ class Reporter(Protocol):
     """Told of everything, in this order."""
 
     def start(self, name: str, steps: int, done: int) -> None: ...
-    def step(self, done: int, epoch: str, loss: float, error: float) -> None: ...
-    def epoch(self, row: dict[str, Any]) -> None: ...
+    def step(self, done: int, epoch: str, values: Mapping[str, float]) -> None: ...
+    def epoch(self, row: Mapping[str, Any]) -> None: ...
     def warn(self, text: str) -> None: ...
     def end(self, text: str) -> None: ...
 
 
-def reporter(kind: str | Reporter = "auto") -> Reporter:
-    """A reporter by its word; one that is made already is returned as it is.
+def make_reporter(kind: str = "auto") -> Reporter:
+    """A reporter by its name.
 
     Args:
         kind: ``"bar"``; ``"lines"``, one for each epoch; ``"json"``, one object a line; ``"none"``, warnings only;
             ``"auto"``, a bar on a terminal and lines elsewhere. All but json go to standard error.
     """
-    if not isinstance(kind, str):
-        return kind
+    kinds: dict[str, type[Silent]] = {"bar": Bar, "lines": Lines, "json": JsonLines, "none": Silent}
+    return kinds[choose_kind(kind)]()
+
+
+def choose_kind(kind: str) -> str:
+    """The kind of reporter, with ``"auto"`` decided."""
     if kind not in PROGRESS:
         raise ValueError(f"progress must be one of {', '.join(PROGRESS)}, got {kind!r}")
     if kind == "auto":
-        kind = "bar" if sys.stderr.isatty() else "lines"
-    kinds: dict[str, type[Silent]] = {"bar": Bar, "lines": Lines, "json": JsonLines, "none": Silent}
-    return kinds[kind]()
+        return "bar" if sys.stderr.isatty() else "lines"
+    return kind
 
 
 class Silent:
-    """Says nothing but warnings."""
+    """Prints warnings only."""
 
     def start(self, name: str, steps: int, done: int) -> None:
         self.name = name
 
-    def step(self, done: int, epoch: str, loss: float, error: float) -> None:
+    def step(self, done: int, epoch: str, values: Mapping[str, float]) -> None:
         pass
 
-    def epoch(self, row: dict[str, Any]) -> None:
+    def epoch(self, row: Mapping[str, Any]) -> None:
         pass
 
     def warn(self, text: str) -> None:
@@ -60,10 +68,23 @@ class Silent:
         pass
 
 
-def errors_in(row: dict[str, Any]) -> str:
-    """Those that an epoch has."""
-    parts = ("train", "validation", "test")
-    return ", ".join(f"{part} error {row[f'{part}_error']:.2%}" for part in parts if row[f"{part}_error"] is not None)
+def format_metric(name: str, value: float, digits: int) -> str:
+    """A metric as text: errors in per cent.
+
+    >>> format_metric("test_error", 0.125, 4), format_metric("train_loss", 0.125, 4)
+    ('test error 12.50%', 'train loss 0.1250')
+    """
+    words = name.replace("_", " ")
+    return f"{words} {value:.{digits - 2}%}" if name.endswith("error") else f"{words} {value:.{digits}f}"
+
+
+def format_row(row: Mapping[str, Any], *, errors_only: bool = False) -> str:
+    """The metrics of an epoch, without those that were not measured and the learning rate."""
+    others = ("epoch", "steps", "seconds", "learning_rate")
+    metrics = {name: value for name, value in row.items() if name not in others and value is not None}
+    errors = {name: value for name, value in metrics.items() if name.endswith("error")}
+    shown = errors if errors_only and errors else metrics
+    return ", ".join(format_metric(name, value, 4) for name, value in shown.items()) or "nothing finite"
 
 
 class Lines(Silent):
@@ -71,16 +92,15 @@ class Lines(Silent):
 
     def start(self, name: str, steps: int, done: int) -> None:
         super().start(name, steps, done)
-        self.say(f"{name}: {steps} steps" if done == 0 else f"{name}: continues after step {done} of {steps} steps")
+        self.print(f"{name}: {steps} steps" if done == 0 else f"{name}: continues after step {done} of {steps} steps")
 
-    def epoch(self, row: dict[str, Any]) -> None:
-        loss = "not finite" if row["train_loss"] is None else f"{row['train_loss']:.4f}"
-        self.say(f"epoch {row['epoch']}: loss {loss}, {errors_in(row)}, {row['seconds']:.1f} s")
+    def epoch(self, row: Mapping[str, Any]) -> None:
+        self.print(f"epoch {row['epoch']}: {format_row(row)}, {row['seconds']:.1f} s")
 
     def end(self, text: str) -> None:
-        self.say(f"{self.name}: {text}")
+        self.print(f"{self.name}: {text}")
 
-    def say(self, text: str) -> None:
+    def print(self, text: str) -> None:
         print(text, file=sys.stderr, flush=True)
 
 
@@ -89,55 +109,89 @@ class JsonLines(Silent):
 
     def start(self, name: str, steps: int, done: int) -> None:
         super().start(name, steps, done)
-        self.say(event="start", steps=steps, done=done)
+        self.print(event="start", steps=steps, done=done)
 
-    def epoch(self, row: dict[str, Any]) -> None:
-        self.say(event="epoch", **row)
+    def epoch(self, row: Mapping[str, Any]) -> None:
+        self.print(event="epoch", **row)
 
     def warn(self, text: str) -> None:
-        self.say(event="warning", text=text)
+        self.print(event="warning", text=text)
 
     def end(self, text: str) -> None:
-        self.say(event="end", text=text)
+        self.print(event="end", text=text)
 
-    def say(self, **what: Any) -> None:
-        print(json.dumps({"run": getattr(self, "name", None), **what}), flush=True)
+    def print(self, **fields: Any) -> None:
+        print(json.dumps({"run": getattr(self, "name", None), **fields}), flush=True)
+
+
+def format_seconds(seconds: float | None) -> str:
+    """A time as short text.
+
+    >>> format_seconds(7.4), format_seconds(3725), format_seconds(90000), format_seconds(None)
+    ('0:07', '1:02:05', '25:00:00', '-:--')
+    """
+    if seconds is None:
+        return "-:--"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
+
+
+class TimeColumn(ProgressColumn):
+    """The time so far, and the time left: the first thing to have its place."""
+
+    def __init__(self) -> None:
+        super().__init__(Column(no_wrap=True, justify="right", min_width=TIME_WIDTH))
+
+    def render(self, task: Task) -> Text:
+        left = task.fields.get("left", task.time_remaining)
+        return Text(f"{format_seconds(task.elapsed)}, {format_seconds(left)} left", style="cyan")
+
+
+TIME_WIDTH = len("12:34, 12:34 left")
+
+
+def make_bars(terminal: Console) -> Progress:
+    """Bars that fit: where the terminal is narrow, first the bar is shorter, then the text is cut, never the times."""
+    return Progress(
+        TextColumn("{task.description}", markup=False, table_column=Column(no_wrap=True, overflow="ellipsis", ratio=3)),
+        BarColumn(bar_width=None, table_column=Column(ratio=1, min_width=5, max_width=30)),
+        TextColumn("{task.fields[state]}", markup=False, table_column=Column(no_wrap=True, overflow="ellipsis")),
+        TimeColumn(),
+        console=terminal,
+        transient=True,
+        expand=True,
+    )
 
 
 class Bar(Silent):
-    """A bar with epoch, loss, error and the time left."""
+    """A bar with epoch, loss, error, the time so far and the time left."""
+
+    def __init__(self) -> None:
+        self.console = console(stderr=True)
+        self.bars = make_bars(self.console)
 
     def start(self, name: str, steps: int, done: int) -> None:
         super().start(name, steps, done)
-        self.console = Console(stderr=True, highlight=False)
-        self.progress = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=20),
-            TextColumn("{task.fields[state]}"),
-            TimeElapsedColumn(),
-            TimeRemainingColumn(),
-            console=self.console,
-            transient=True,
-        )
+        self.last_row = ""
+        self.bars.start()
         # The hash says little on a terminal.
-        self.task = self.progress.add_task(name.rpartition("-")[0], total=steps, completed=done, state="")
-        self.progress.start()
-        self.reached = ""
+        self.task = self.bars.add_task(printable(name.rpartition("-")[0]), total=steps, completed=done, state="")
 
-    def step(self, done: int, epoch: str, loss: float, error: float) -> None:
-        self.progress.update(self.task, completed=done, state=f"epoch {epoch} loss {loss:.3f} error {error:.1%}")
+    def step(self, done: int, epoch: str, values: Mapping[str, float]) -> None:
+        state = " ".join([epoch, *(format_metric(name, value, 3) for name, value in values.items())])
+        self.bars.update(self.task, completed=done, state=state)
 
-    def epoch(self, row: dict[str, Any]) -> None:
-        self.reached = f", {errors_in(row)}"
+    def epoch(self, row: Mapping[str, Any]) -> None:
+        self.last_row = f", {format_row(row, errors_only=True)}"
 
     def warn(self, text: str) -> None:
-        if hasattr(self, "progress"):
-            self.console.print(f"warning: {text}", style="yellow", markup=False)
-        else:
-            super().warn(text)
+        self.console.print(f"warning: {text}", style="yellow", soft_wrap=True)
 
     def end(self, text: str) -> None:
-        self.progress.stop()
-        # Of a run without an end, the name is needed to find it again.
+        self.bars.remove_task(self.task)
+        if not self.bars.tasks:
+            self.bars.stop()
+        # A run without an end needs its whole name to be found again.
         name = self.name.rpartition("-")[0] if text == "finished" else self.name
-        self.console.print(f"{name}: {text}{self.reached}", markup=False)
+        self.console.print(f"{name}: {text}{self.last_row}", soft_wrap=True)

@@ -15,7 +15,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timezone
 from importlib.metadata import version
 from pathlib import Path
@@ -25,16 +25,22 @@ import torch
 from lightning_fabric import Fabric
 
 from oni.machine import code_version, machine, versions
-from oni.recipes.data.batches import split
-from oni.recipes.data.subjects import DATASETS, Images
+from oni.recipes.data.datasets import is_official, load_dataset
+from oni.recipes.data.images import Dataset
+from oni.recipes.networks.own import source_sha256
+from oni.recipes.tasks.registry import load_task
 from oni.recipes.training.config import Config
-from oni.recipes.training.devices import Hardware, launched
-from oni.recipes.training.interruption import listening
-from oni.recipes.training.loop import Loop, Saving, Watch
-from oni.recipes.training.progress import Reporter, reporter
-from oni.recipes.training.run_folder import RunFolder, Unfinished
+from oni.recipes.training.devices import Hardware, launch_fabric, on_first_process
+from oni.recipes.training.interruption import Interrupted, catch_signals
+from oni.recipes.training.loop import Loop, Saving
+from oni.recipes.training.progress import Reporter, Silent, make_reporter
+from oni.recipes.training.run_folder import FORMAT, RunFolder, Unfinished
+from oni.recipes.training.watch import Watch
 
-__all__ = ["Result", "finished", "train"]
+__all__ = ["Result", "find_result", "train"]
+
+warned: set[str] = set()
+"""Digests of data that a warning was printed for, so that a search over learning rates prints it once."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +57,8 @@ class Result:
     """What each watching function gave, by step."""
     trained: bool
     """Whether it was trained now, at least in part."""
+    data: dict[str, Any] = field(default_factory=dict)
+    """On which data: their ``name`` and ``sha256``, and whether they are the ``official`` ones."""
 
     @property
     def diverged(self) -> bool:
@@ -61,7 +69,7 @@ def train(
     config: Config,
     out: Path | str,
     *,
-    data: Images | Path | None = None,
+    data: Dataset | Path | None = None,
     hardware: Hardware | None = None,
     watch: Mapping[str, Watch] | None = None,
     progress: str | Reporter = "auto",
@@ -74,12 +82,14 @@ def train(
     Args:
         config: what to train.
         out: the folder in which the run has its own.
-        data: where the data are: their folder, or themselves. The data set's own place otherwise.
+        data: where the data are: their folder, or the data themselves. The data set's usual place otherwise.
         hardware: on what. Not part of what a run is, as the batch is the same over any number of devices.
         watch: for every name in ``config.watch``, a function called with the number of steps done and the model (in
-            evaluation mode, once before training and after each step). What it returns other than ``None`` must be
-            plain JSON values and is recorded. After an interruption, steps since the checkpoint are seen again.
-        progress: see :func:`oni.recipes.training.progress.reporter`.
+            evaluation mode, once before training and after each step, or after those in its attribute ``steps``). What
+            it returns other than ``None`` must be plain JSON values and is recorded. After an interruption, steps since
+            the checkpoint are seen again.
+        progress: a reporter, or the name of one, see :func:`oni.recipes.training.progress.make_reporter`. Nothing is
+            reported before the run is known to be this process's own.
         resume: continue what was interrupted; otherwise that is an error.
         checkpoint_seconds, checkpoint_steps: how often to save.
 
@@ -93,57 +103,112 @@ def train(
     if set(watch) != set(config.watch):
         raise ValueError(f"watch must have the names of config.watch, {list(config.watch)}; got {list(watch)}")
     hardware = hardware or Hardware()
-    folder = RunFolder(Path(out), config)
+    report = make_reporter(progress) if isinstance(progress, str) else progress
     alone = hardware.devices * hardware.num_nodes == 1 and "TORCHELASTIC_RUN_ID" not in os.environ
-    if alone and (found := finished(config, out)):
-        return found
-    fabric = launched(hardware, config.precision)
-    if not alone and (found := fabric.broadcast(finished(config, out) if fabric.is_global_zero else None)):
-        return found
+    dataset = load_dataset(config.data, data) if data is None or isinstance(data, Path) else data
+    if alone and (result := find_result(config, out, dataset.sha256)):
+        return result
     with ExitStack() as inside:
+        stop = inside.enter_context(catch_signals())
+        fabric = launch_fabric(hardware, config.precision)
+        if not fabric.is_global_zero:
+            report = Silent()
+        if result := on_first_process(fabric, lambda: find_result(config, out, dataset.sha256)):
+            return result
         inside.enter_context(torch.random.fork_rng([fabric.device] if fabric.device.type == "cuda" else []))
         inside.enter_context(torch.backends.cudnn.flags(enabled=True, benchmark=False, deterministic=True))
+        # Before the folder is made: a network or split that is refused leaves none.
+        task = load_task(config.task)(config, fabric, dataset)
+        folder = RunFolder(Path(out), config, dataset.sha256)
+        on_first_process(fabric, lambda: open_folder(folder, inside, resume=resume))
+        # Another process may have finished it since.
+        if result := on_first_process(fabric, lambda: find_result(config, out, dataset.sha256)):
+            return result
+        if stop.asked and fabric.world_size == 1:
+            raise Interrupted(f"stopped before its first step; nothing is lost of {folder.path}")
+        loop = Loop(task, watch, report, Saving(folder, stop, checkpoint_seconds, checkpoint_steps))
+        loop.resume()
         if fabric.is_global_zero:
-            inside.enter_context(folder.opened())
-            if not resume and (left := folder.checkpoints()):
-                raise Unfinished(
-                    f"{folder.path}: interrupted after step {left[0][1]}; pass --resume to continue it, or remove the "
-                    "folder to start it anew"
-                )
-        stop = inside.enter_context(listening())
-        images = data if isinstance(data, Images) else DATASETS[config.data](data)
-        dtype = torch.float64 if config.precision == "64-true" else torch.float32
-        loop = Loop(
-            config,
-            fabric,
-            split(images, config, fabric.device, dtype),
-            watch,
-            reporter(progress if fabric.is_global_zero else "none"),
-            Saving(folder, stop, checkpoint_seconds, checkpoint_steps),
-        )
-        loop.resume(images.sha256())
-        if fabric.is_global_zero:
-            record_session(folder, fabric, hardware, images, loop.step)
+            warn_of_other_data(config, dataset.sha256, report)
+            record_session(folder, fabric, hardware, loop.step)
         loop.run()
         fabric.barrier()
-    ended = fabric.broadcast(finished(config, out) if fabric.is_global_zero else None)
+        ended = on_first_process(fabric, lambda: find_result(config, out, dataset.sha256))
     assert ended is not None
-    return Result(config, ended.folder, ended.metrics, ended.epochs, ended.watched, trained=True)
+    return replace(ended, trained=True)
 
 
-def finished(config: Config, out: Path | str) -> Result | None:
-    """What a run gave, read from its folder; ``None`` if it has not ended."""
-    folder = RunFolder(Path(out), config)
+def find_result(config: Config, out: Path | str, data_sha256: str | None = None) -> Result | None:
+    """The result of a run, read from its folder; ``None`` if it has not ended.
+
+    Args:
+        config: which run.
+        out: the folder that holds its own.
+        data_sha256: the digest of its data; the official ones otherwise.
+
+    Raises:
+        ValueError: if the folder is of a newer version of oni, or was trained on other data or with other code.
+    """
+    folder = RunFolder(Path(out), config, data_sha256)
     record = folder.read("metrics.json")
     if record is None:
         return None
-    watched = {name: {int(step): value for step, value in of.items()} for name, of in record["watched"].items()}
-    return Result(config, folder.path, record["metrics"], record["epochs"], watched, trained=False)
+    check_origin(folder)
+    try:
+        metrics, epochs, watched = record["metrics"], record["epochs"], record["watched"]
+        metrics["status"]
+    except (KeyError, TypeError):
+        path = folder.path / "metrics.json"
+        raise ValueError(f"{path}: lacks what a finished run has; delete it to train this run again") from None
+    watched = {name: {int(step): value for step, value in steps.items()} for name, steps in watched.items()}
+    data = (folder.read("run.json") or {}).get("data", {})
+    return Result(config, folder.path, metrics, epochs, watched, trained=False, data=data)
 
 
-def record_session(folder: RunFolder, fabric: Fabric, hardware: Hardware, images: Images, step: int) -> None:
+def open_folder(folder: RunFolder, inside: ExitStack, *, resume: bool) -> None:
+    """Lock the folder, and check that what is in it may be continued."""
+    inside.enter_context(folder.lock())
+    check_origin(folder)
+    if not resume and (checkpoints := folder.checkpoints()) and folder.read("metrics.json") is None:
+        raise Unfinished(
+            f"{folder.path}: interrupted after step {checkpoints[0][1]}; pass --resume to continue it, or remove the "
+            "folder to start it anew"
+        )
+
+
+def check_origin(folder: RunFolder) -> None:
+    """Refuse a run of other data, or of another version of the user's own network."""
+    folder.check_data()
+    before = (folder.read("run.json") or {}).get("network_sha256")
+    if before != source_sha256(folder.config.network) and before is not None:
+        raise ValueError(
+            f"{folder.path}: the file of network {folder.config.network} has changed since this run; move this folder "
+            "away, or train into another --out"
+        )
+
+
+def warn_of_other_data(config: Config, sha256: str, report: Reporter) -> None:
+    """Say once that the data are not the official ones."""
+    if is_official(config.data, sha256) or sha256 in warned:
+        return
+    warned.add(sha256)
+    report.warn(
+        f"these are not the official data of {config.data} (sha256 {sha256[:8]}...); their runs are kept in folders "
+        f"of their own, named -data-{sha256[:8]}"
+    )
+
+
+def record_session(folder: RunFolder, fabric: Fabric, hardware: Hardware, step: int) -> None:
     """Add to run.json what trains from this step on."""
-    known = folder.read("run.json") or {"name": folder.path.name, "data_sha256": images.sha256(), "sessions": []}
+    config, sha256 = folder.config, folder.data_sha256 or ""
+    record = folder.read("run.json") or {
+        "name": folder.path.name,
+        "data_sha256": sha256,
+        "sessions": [],
+    }
+    record["data"] = {"name": config.data, "sha256": sha256, "official": is_official(config.data, sha256)}
+    if code := source_sha256(config.network):
+        record["network_sha256"] = code
     session = {
         "from_step": step,
         "started": datetime.now(timezone.utc).isoformat(timespec="seconds"),
@@ -152,4 +217,4 @@ def record_session(folder: RunFolder, fabric: Fabric, hardware: Hardware, images
         "machine": machine(str(fabric.device)),
         "hardware": {**asdict(hardware), "processes": fabric.world_size},
     }
-    folder.write_json("run.json", {**known, "sessions": [*known["sessions"], session]})
+    folder.write_json("run.json", {**record, "format": FORMAT, "sessions": [*record["sessions"], session]})

@@ -11,31 +11,33 @@ import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from oni.files import CannotWrite, make_folder, write_atomically
+from oni.recipes.data.datasets import is_official
 from oni.recipes.training.config import Config, drop_new_defaults
 
 with suppress(ModuleNotFoundError):  # not on Windows, where nothing keeps a second process out
     import fcntl
 
-__all__ = ["Busy", "NotSaved", "RunFolder", "Unfinished"]
+__all__ = ["FORMAT", "Busy", "NotSaved", "RunFolder", "Unfinished"]
 
+FORMAT = 2
+"""The form of run.json, metrics.json and checkpoints. Files without a number are of form 1."""
 CHECKPOINT = re.compile(r"checkpoint-(\d{9})-([0-9a-f]{16})\.pt")
 KEPT = 2
+"""How many checkpoints are kept."""
 
 
-class NotSaved(OSError):
+class NotSaved(CannotWrite):
     """The folder could not be written to, for example because the disk is full. What was in it before still is."""
-
-    exit_code = 74  # EX_IOERR of sysexits.h
 
 
 class Unfinished(ValueError):
-    """The run was interrupted, and it was not said that it shall continue."""
+    """The run was interrupted, and the caller did not ask to continue it."""
 
 
 class Busy(OSError):
@@ -47,18 +49,26 @@ class Busy(OSError):
 class RunFolder:
     """The files of one run below ``out``.
 
+    The name of its folder follows from the configuration. Data that are not the official ones of the configuration's
+    data set are part of it as well, so that numbers of the one are never taken for those of the other.
+
     A checkpoint has the digest of its content in its name, so that one file is both, and a damaged one is noticed.
     """
 
-    def __init__(self, out: Path, config: Config) -> None:
-        self.path = out / config.name
-        self.config = config
+    def __init__(self, out: Path, config: Config, data_sha256: str | None = None) -> None:
+        other = data_sha256 is not None and not is_official(config.data, data_sha256)
+        self.path = out / (f"{config.name}-data-{data_sha256[:8]}" if other and data_sha256 else config.name)
+        self.config, self.data_sha256 = config, data_sha256
 
     @contextmanager
-    def opened(self) -> Iterator[None]:
-        """Make the folder, and keep other processes out while inside."""
+    def lock(self) -> Iterator[None]:
+        """Make the folder, and keep other processes out while inside.
+
+        Raises:
+            Busy: if another process is inside.
+        """
         with self.saving(self.path):
-            self.path.mkdir(parents=True, exist_ok=True)
+            make_folder(self.path)
             lock = (self.path / ".lock").open("w")
         with lock:
             try:
@@ -68,51 +78,41 @@ class RunFolder:
                 raise Busy(errno.EAGAIN, "another process is training this run", str(self.path)) from None
             for left_over in self.path.glob(".*.part"):
                 left_over.unlink()
-            known = self.read("config.json")
-            if known is None:
+            written = self.read("config.json")
+            if written is None:
                 self.write_json("config.json", self.config.as_dict())
-            elif drop_new_defaults(known) != drop_new_defaults(self.config.as_dict()):
+            elif drop_new_defaults(written) != drop_new_defaults(self.config.as_dict()):
                 raise ValueError(f"{self.path}: config.json is of another run; move this folder away")
+            self.check_data()
             yield
+
+    def check_data(self) -> None:
+        """Refuse to go on, or to use the results, if the run was trained on other data."""
+        record = self.read("run.json") or {}
+        before = record.get("data_sha256")
+        if before and self.data_sha256 and before != self.data_sha256:
+            raise ValueError(
+                f"{self.path}: was trained on other data (sha256 {before[:8]}...) than these "
+                f"({self.data_sha256[:8]}...); move this folder away, or train into another --out"
+            )
 
     @contextmanager
     def saving(self, path: Path) -> Iterator[None]:
-        """Say of a failed write what is left."""
+        """Say, when a write fails, what is left."""
         try:
             yield
         except OSError as error:
             kept = [name for name, _, _ in self.checkpoints()]
             left = f"kept: {kept[0]}" if kept else "there was no checkpoint yet"
-            raise NotSaved(error.errno, f"{error.strerror} ({left})", str(path)) from error
+            raise NotSaved(error.errno, f"{error.strerror} ({left})", error.filename or str(path)) from error
 
-    def write(self, name: str, content: bytes) -> Path:
-        """Write a file under another name, see it to the disk, then let it take its name."""
-        path, partial = self.path / name, self.path / f".{name}.part"
-        with self.saving(path):
-            try:
-                with partial.open("wb") as file:
-                    file.write(content)
-                    file.flush()
-                    os.fsync(file.fileno())
-                os.replace(partial, path)
-            except OSError:
-                with suppress(OSError):
-                    partial.unlink(missing_ok=True)
-                raise
-            self.sync()
-        return path
-
-    def sync(self) -> None:
-        """See the names themselves to the disk, where the system can."""
-        with suppress(PermissionError):  # Windows opens no folders
-            handle = os.open(self.path, os.O_RDONLY)
-            try:
-                os.fsync(handle)
-            finally:
-                os.close(handle)
+    def write(self, name: str, content: bytes | str) -> Path:
+        """Write a file, whole or not at all."""
+        with self.saving(self.path / name):
+            return write_atomically(self.path / name, content)
 
     def write_json(self, name: str, value: Any) -> None:
-        self.write(name, (json.dumps(value, indent=1, allow_nan=False) + "\n").encode())
+        self.write(name, json.dumps(value, indent=1, allow_nan=False) + "\n")
 
     def write_csv(self, name: str, rows: Sequence[Mapping[str, Any]]) -> None:
         text = io.StringIO()
@@ -120,20 +120,30 @@ class RunFolder:
             writer = csv.DictWriter(text, rows[0].keys(), lineterminator="\n")
             writer.writeheader()
             writer.writerows(rows)
-        self.write(name, text.getvalue().encode())
+        self.write(name, text.getvalue())
 
     def read(self, name: str) -> Any | None:
-        """What a JSON file of this folder holds; ``None`` if there is none."""
+        """The content of a JSON file of this folder; ``None`` if there is none."""
+        path = self.path / name
         try:
-            return json.loads((self.path / name).read_text(encoding="utf-8"))
+            content = json.loads(path.read_text(encoding="utf-8"))
         except (FileNotFoundError, NotADirectoryError):
             return None
         except ValueError as error:
-            raise ValueError(f"{self.path / name}: not JSON ({error}); delete it to train this run again") from None
+            raise ValueError(f"{path}: not JSON ({error}); delete it to train this run again") from None
+        if not isinstance(content, dict):
+            raise ValueError(f"{path}: not a file of this program; delete it to train this run again")
+        self.check_format(path, content)
+        return content
 
-    def started(self) -> float:
-        """When its first session began, in seconds since 1970."""
-        return datetime.fromisoformat(self.read("run.json")["sessions"][0]["started"]).timestamp()  # type: ignore[index]
+    def check_format(self, path: Path, content: Mapping[str, Any]) -> None:
+        """Refuse a file of a newer form."""
+        number = content.get("format", 1)
+        if not isinstance(number, int) or number > FORMAT:
+            raise ValueError(
+                f"{path}: written in format {number} by a newer version of oni, this one reads up to {FORMAT}; "
+                "update oni, or train into another --out"
+            )
 
     def checkpoints(self) -> list[tuple[str, int, str]]:
         """Name, step and digest of every checkpoint, the newest first."""
@@ -141,18 +151,21 @@ class RunFolder:
             names = os.listdir(self.path)
         except OSError:
             return []
-        found = [(name, int(match[1]), match[2]) for name in names if (match := CHECKPOINT.fullmatch(name))]
-        return sorted(found, key=lambda each: each[1], reverse=True)
+        checkpoints = [(name, int(match[1]), match[2]) for name in names if (match := CHECKPOINT.fullmatch(name))]
+        return sorted(checkpoints, key=lambda checkpoint: checkpoint[1], reverse=True)
 
     def save_checkpoint(self, step: int, state: dict[str, Any]) -> Path:
-        """Write a checkpoint; the one before it is kept, older ones go."""
+        """Write a checkpoint; the one before it is kept, older ones are deleted."""
         content = io.BytesIO()
         torch.save(state, content)
         payload = content.getvalue()
-        path = self.write(f"checkpoint-{step:09d}-{digest(payload)}.pt", payload)
-        others = [name for name, _, _ in self.checkpoints() if name != path.name]
-        for name in others[KEPT - 1 :]:
-            (self.path / name).unlink(missing_ok=True)
+        path = self.write(f"checkpoint-{step:09d}-{short_digest(payload)}.pt", payload)
+        others = [(name, at) for name, at, _ in self.checkpoints() if name != path.name]
+        # One of the same step was written before the epoch's measurement, and this one after it.
+        kept = [name for name, at in others if at != step][: KEPT - 1]
+        for name, _ in others:
+            if name not in kept:
+                (self.path / name).unlink(missing_ok=True)
         return path
 
     def load_checkpoint(self, warn: Callable[[str], None]) -> dict[str, Any] | None:
@@ -160,13 +173,18 @@ class RunFolder:
         for name, _, expected in self.checkpoints():
             path = self.path / name
             payload = path.read_bytes()
-            if digest(payload) == expected:
-                return torch.load(io.BytesIO(payload), map_location="cpu", weights_only=True)
+            if short_digest(payload) == expected:
+                state = torch.load(io.BytesIO(payload), map_location="cpu", weights_only=True)
+                self.check_format(path, state)
+                if state.get("format", 1) != FORMAT:
+                    raise ValueError(f"{path}: written by an older version of oni; delete this folder to train it anew")
+                return state
             warn(f"{path} is damaged (its content is not what was written) and is not used")
             with self.saving(path):
                 os.replace(path, path.with_name(f"{name}.damaged"))
         return None
 
 
-def digest(payload: bytes) -> str:
+def short_digest(payload: bytes) -> str:
+    """Sixteen digits of the SHA-256."""
     return hashlib.sha256(payload).hexdigest()[:16]

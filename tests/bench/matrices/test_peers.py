@@ -7,7 +7,7 @@ from torch.testing import assert_close
 
 import oni
 from oni.bench.matrices import peers
-from oni.bench.matrices.cases import CASES, contenders, inputs
+from oni.bench.matrices.cases import CASES, draw_inputs, list_contenders
 from oni.newton.reference import literal, oracle
 
 f64 = torch.float64
@@ -56,10 +56,10 @@ def test_geotorch_where_it_is_installed(monkeypatch):
     def orthogonal(module, name):
         torch.nn.utils.parametrizations.orthogonal(module, name)
 
-    names = [contender.name for contender in peers.peers(center=True, against="oni T=5")]
+    names = [contender.name for contender in peers.list_peers(center=True, against="oni T=5")]
     if "geotorch" not in sys.modules:
         monkeypatch.setitem(sys.modules, "geotorch", types.SimpleNamespace(orthogonal=orthogonal, __spec__=1))
-    *others, geotorch = peers.peers(center=True, against="oni T=5")
+    *others, geotorch = peers.list_peers(center=True, against="oni T=5")
     assert [contender.name for contender in others] == names[: len(others)]
     assert geotorch.name == "geotorch"
     (W,), _ = geotorch.prepare(*torch.randn(2, 6, 6)).run()
@@ -67,22 +67,22 @@ def test_geotorch_where_it_is_installed(monkeypatch):
 
 
 def by_name(case):
-    return {contender.name: contender for contender in contenders(case, inputs(case.shape)[0])}
+    return {contender.name: contender for contender in list_contenders(case, draw_inputs(case.shape)[0])}
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_who_runs(case):
-    found = by_name(case)
-    assert len(found) == len(contenders(case, inputs(case.shape)[0]))
+    rows = by_name(case)
+    assert len(rows) == len(list_contenders(case, draw_inputs(case.shape)[0]))
     tall, batch = case.shape[-2] > case.shape[-1], len(case.shape) > 2
-    assert ("literal T=2" in found, "literal T=5" in found) == (not tall, True)
-    assert ("36 single calls T=5" in found) == batch
+    assert ("literal T=2" in rows, "literal T=5" in rows) == (not tall, True)
+    assert ("36 single calls T=5" in rows) == batch
     wide = case.name in ("256x784", "256x2304", "512x4608")
-    assert ("oni tight T=3" in found) == wide
-    assert any(name.startswith("oni minimax") for name in found) == wide
-    assert {"svd", "eigh (OLM)", *(f"torch {name}" for name in peers.MAPS)} <= found.keys()
+    assert ("oni tight T=3" in rows) == wide
+    assert any(name.startswith("oni minimax") for name in rows) == wide
+    assert {"svd", "eigh (OLM)", *(f"torch {name}" for name in peers.MAPS)} <= rows.keys()
     before = []
-    for name, contender in found.items():
+    for name, contender in rows.items():
         # A contender is compared with one that has been tried before it.
         assert contender.against in ("", *before)
         before.append(name)
@@ -90,7 +90,7 @@ def test_who_runs(case):
 
 def test_the_schedules_certify_the_same():
     case = CASES[1]
-    start = oni.spectrum(oni.orthogonalize(inputs(case.shape)[0], 0))
+    start = oni.spectrum(oni.orthogonalize(draw_inputs(case.shape)[0], 0))
     interval = (float(start.min()), float(start.max()))
     (minimax,) = (contender for name, contender in by_name(case).items() if "minimax" in name)
     newton = by_name(case)[minimax.against]
@@ -102,7 +102,7 @@ def test_the_schedules_certify_the_same():
 
 
 def test_inputs_are_fixed():
-    for first, second in zip(inputs((4, 5)), inputs((4, 5)), strict=True):
+    for first, second in zip(draw_inputs((4, 5)), draw_inputs((4, 5)), strict=True):
         assert torch.equal(first, second)
-    Z, G = inputs((4, 5))
+    Z, G = draw_inputs((4, 5))
     assert not torch.equal(Z, G)

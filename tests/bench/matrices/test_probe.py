@@ -3,9 +3,9 @@ import dataclasses
 import pytest
 import torch
 
-from oni.bench.matrices.cases import inputs
-from oni.bench.matrices.contender import Contender, Job, job_of
-from oni.bench.matrices.probe import growing, probe
+from oni.bench.matrices.cases import draw_inputs
+from oni.bench.matrices.contender import Contender, Job, make_job
+from oni.bench.matrices.probe import growing_shapes, probe
 
 
 class Fake:
@@ -32,12 +32,12 @@ class Fake:
 
     def probe(self, shape=(8, 8), patience=5.0, **changed):
         contender = dataclasses.replace(self.contender, **changed)
-        return probe(contender, shape, inputs, patience=patience, clock=self.clock)
+        return probe(contender, shape, draw_inputs, patience=patience, clock=self.clock)
 
 
 def test_a_fast_one_is_ready():
     tried = Fake(0.5).probe()
-    Z, G = inputs((8, 8))
+    Z, G = draw_inputs((8, 8))
     assert (tried.word, tried.at_least) == ("", None)
     torch.testing.assert_close(tried.W[0], 2 * Z)
     torch.testing.assert_close(tried.dZ[0], 2 * G)
@@ -83,9 +83,9 @@ def test_a_patient_one_may_take_its_time():
     assert fake.calls == [(256, 256)]
 
 
-def test_growing():
-    assert growing((2048, 512)) == [(256, 64), (512, 128), (1024, 256), (2048, 512)]
-    assert growing((36, 16, 144)) == [(36, 16, 144)]
+def test_shapes_double():
+    assert growing_shapes((2048, 512)) == [(256, 64), (512, 128), (1024, 256), (2048, 512)]
+    assert growing_shapes((36, 16, 144)) == [(36, 16, 144)]
 
 
 def failing(Z):
@@ -104,8 +104,8 @@ def failing(Z):
     ],
 )
 def test_a_failing_one_gets_a_word(function, word):
-    contender = Contender("fake", lambda Z, G: job_of(function, Z, G))
-    tried = probe(contender, (3, 4), inputs, patience=5.0)
+    contender = Contender("fake", lambda Z, G: make_job(function, Z, G))
+    tried = probe(contender, (3, 4), draw_inputs, patience=5.0)
     assert tried.job is None
     assert tried.word.startswith(word)
     assert "\n" not in tried.word
@@ -113,6 +113,6 @@ def test_a_failing_one_gets_a_word(function, word):
 
 
 def test_a_bug_is_no_word():
-    contender = Contender("fake", lambda Z, G: job_of(lambda Z: Z.no_such_method(), Z, G))
+    contender = Contender("fake", lambda Z, G: make_job(lambda Z: Z.no_such_method(), Z, G))
     with pytest.raises(AttributeError):
-        probe(contender, (3, 4), inputs, patience=5.0)
+        probe(contender, (3, 4), draw_inputs, patience=5.0)

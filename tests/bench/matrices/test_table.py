@@ -7,12 +7,12 @@ from oni.bench.matrices.cases import CASES
 from oni.bench.matrices.contender import Contender
 from oni.bench.matrices.limit import Products
 from oni.bench.matrices.result import CaseResult, Entry
-from oni.bench.matrices.table import show, sooner_than_oni
+from oni.bench.matrices.table import faster_than_oni, show
 from oni.bench.settings import Settings
 from oni.bench.targets import TARGETS, Target, judge
 
 
-def entry(name, seconds, *, peak=None, delta=None, word="", at_least=None, **about):
+def make_entry(name, seconds, *, peak=None, delta=None, word="", at_least=None, **about):
     times = dict(enumerate(seconds))
     return Entry(Contender(name, None, **about), times, word, at_least, peak, delta)
 
@@ -21,17 +21,19 @@ def entry(name, seconds, *, peak=None, delta=None, word="", at_least=None, **abo
 def result():
     """Two rounds of known times; the second is ten times slower throughout."""
     entries = [
-        entry("oni T=2", [0.001, 0.01], peak=3 * 2**20, delta=12.5, steps=2, products=Products(2, 2, 2, 3)),
-        entry("literal T=2", [0.002, 0.02], peak=4 * 2**20, delta=12.5, steps=2, against="oni T=2"),
-        entry("oni T=5", [0.004, 0.04], peak=2**20, delta=0.5, steps=5, products=Products(10, 14, 2, 3)),
-        entry("literal T=5", [0.01, 0.1], peak=2**21, delta=0.5, steps=5, against="oni T=5"),
-        entry("oni tight T=3", [0.003, 0.03], delta=0.25, steps=3, against="oni T=5", products=Products(6, 9, 2, 3)),
-        entry("torch cayley", [0.002, 0.02], peak=2**20, delta=1e-6, against="oni T=5"),
-        entry("torch matrix_exp", [], against="oni T=5", word="skipped: one call took 12 s", at_least=12.0),
-        entry("torch householder", [], against="oni T=5", word="failed: [red]no[/red]"),
+        make_entry("oni T=2", [0.001, 0.01], peak=3 * 2**20, delta=12.5, steps=2, products=Products(2, 2, 2, 3)),
+        make_entry("literal T=2", [0.002, 0.02], peak=4 * 2**20, delta=12.5, steps=2, against="oni T=2"),
+        make_entry("oni T=5", [0.004, 0.04], peak=2**20, delta=0.5, steps=5, products=Products(10, 14, 2, 3)),
+        make_entry("literal T=5", [0.01, 0.1], peak=2**21, delta=0.5, steps=5, against="oni T=5"),
+        make_entry(
+            "oni tight T=3", [0.003, 0.03], delta=0.25, steps=3, against="oni T=5", products=Products(6, 9, 2, 3)
+        ),
+        make_entry("torch cayley", [0.002, 0.02], peak=2**20, delta=1e-6, against="oni T=5"),
+        make_entry("torch matrix_exp", [], against="oni T=5", word="skipped: one call took 12 s", at_least=12.0),
+        make_entry("torch householder", [], against="oni T=5", word="failed: [red]no[/red]"),
     ]
     products = {"short": {0: 0.0004, 1: 0.004}, "long": {0: 0.0005, 1: 0.005}}
-    return CaseResult("256x784", (256, 784), {one.contender.name: one for one in entries}, products)
+    return CaseResult("256x784", (256, 784), {entry.contender.name: entry for entry in entries}, products)
 
 
 def test_ratios(result):
@@ -92,18 +94,18 @@ def test_every_target_is_about_someone_who_runs():
 
 
 def test_the_faster_are_named(result):
-    (line,) = sooner_than_oni([result])
+    (line,) = faster_than_oni([result])
     assert line == "256x784: torch cayley is 2.00 times as fast as oni T=5: delta 1e-06 against 0.50"
     result.entries["torch cayley"].times[1] = 0.055
-    (line,) = sooner_than_oni([result])
+    (line,) = faster_than_oni([result])
     assert "(within the spread)" in line
     result.entries["torch cayley"].times[0] = 0.005
-    assert sooner_than_oni([result]) == []
+    assert faster_than_oni([result]) == []
 
 
 def shown(results, *, plain=False):
     written = io.StringIO()
-    terminal = Console(file=written, width=100, highlight=False)
+    terminal = Console(file=written, width=100, highlight=False, markup=False)
     show(results, judge(results), Settings(plain=plain), terminal)
     return written.getvalue()
 
@@ -118,7 +120,7 @@ def test_the_tables_hold_the_numbers(result):
     assert "short (256 x 256 x 256)" in text
     judged = [line for line in text.splitlines() if line.startswith("256x784") and " / " in line]
     assert [line.split()[-1] for line in judged] == ["reached"] * 4
-    assert "0.75  reached" in judged[0]
+    assert "0.750  reached" in judged[0]
     assert f"Left out: {len(TARGETS) - 4} targets" in text
 
 

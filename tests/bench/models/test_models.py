@@ -7,10 +7,9 @@ import torch
 from torch import nn
 
 import oni
-from oni.bench.counting import counted
 from oni.bench.models import cases as models
 from oni.bench.models import methods as methods_module
-from oni.bench.models.methods import Method, fastest_map, layers, methods, predicted_seconds
+from oni.bench.models.methods import Method, find_fastest_map, layers_of, list_methods, predict_seconds
 from oni.bench.models.result import ForwardEntry, ModelEntry, ModelResult
 from oni.bench.models.training import TrainingStep, adversarial, classification
 from oni.bench.settings import Settings
@@ -40,7 +39,7 @@ def net():
 
 
 def weights(net):
-    return [layer.weight.detach() for layer in layers(net)]
+    return [layer.weight.detach() for layer in layers_of(net)]
 
 
 # The share of what is added
@@ -78,11 +77,11 @@ def test_no_share_of_nothing():
 
 def test_everyone_starts_from_the_same_weights(net):
     start = weights(net)
-    for method in methods(cached=True):
+    for method in list_methods(cached=True):
         dressed = copy.deepcopy(net)
-        method.dress(dressed)
+        method.apply(dressed)
         if method.name.startswith(("oni", "authors", "spectral")):
-            originals = [layer.parametrizations.weight.original for layer in layers(dressed)]
+            originals = [layer.parametrizations.weight.original for layer in layers_of(dressed)]
             assert all(map(torch.equal, originals, start)), method.name
         assert all(torch.equal(a, b) for a, b in zip(weights(net), start, strict=True)), method.name
 
@@ -90,7 +89,7 @@ def test_everyone_starts_from_the_same_weights(net):
 @pytest.mark.parametrize("steps", [2, 5])
 def test_the_authors_form_is_the_papers(net, steps):
     dressed = copy.deepcopy(net)
-    methods_module.as_released(dressed, steps)
+    methods_module.apply_authors_form(dressed, steps)
     for Z, W in zip(weights(net), weights(dressed), strict=True):
         expected = oni.orthogonalize(Z.flatten(1), steps, center=True)
         # Theirs adds 1e-5 to the diagonal of the Gram matrix.
@@ -101,7 +100,7 @@ def test_the_authors_form_runs_at_each_use(net, monkeypatch):
     calls = []
     whole = methods_module.authors
     monkeypatch.setattr(methods_module, "authors", lambda Z, **options: calls.append(Z.shape) or whole(Z, **options))
-    methods_module.as_released(net, 2)
+    methods_module.apply_authors_form(net, 2)
     calls.clear()
     for _ in range(2):
         net(torch.randn(1, 3, 6, 6))
@@ -109,12 +108,12 @@ def test_the_authors_form_runs_at_each_use(net, monkeypatch):
 
 
 def test_torch_orthogonal_is_orthogonal_in_rows(net):
-    methods_module.orthogonal(net)
+    methods_module.apply_torch_orthogonal(net)
     for W in weights(net):
         W = W.flatten(1)
         torch.testing.assert_close(W @ W.T, torch.eye(len(W)), rtol=0, atol=1e-5)
     net(torch.randn(2, 3, 6, 6)).sum().backward()
-    for layer in layers(net):
+    for layer in layers_of(net):
         assert layer.parametrizations.weight.original.grad.abs().sum() > 0
 
 
@@ -125,22 +124,22 @@ def test_slow_maps_are_foreseen_not_run(net, monkeypatch):
         tried.append(tuple(job.leaves[0].shape))
         return [], (), 0.5
 
-    monkeypatch.setattr(methods_module, "fastest", fastest)
-    fastest_map.cache_clear()
+    monkeypatch.setattr(methods_module, "run_fastest", fastest)
+    find_fastest_map.cache_clear()
     try:
         # Cayley's is timed at an eighth of the size, Householder's at a quarter.
-        assert fastest_map((256, 4096), "cpu") == ("householder", 0.5 * 4**3)
+        assert find_fastest_map((256, 4096), "cpu") == ("householder", 0.5 * 4**3)
         assert tried == [(32, 512), (64, 1024)]
-        assert fastest_map((256, 512), "cpu") == ("cayley", 0.5)
-        assert predicted_seconds(net) == 3 * 0.5
+        assert find_fastest_map((256, 512), "cpu") == ("cayley", 0.5)
+        assert predict_seconds(net) == 3 * 0.5
     finally:
-        fastest_map.cache_clear()
+        find_fastest_map.cache_clear()
 
 
 def test_what_would_take_too_long_gets_a_word():
     slow = Method("slow", lambda net: None, patient=False, predict=lambda net: 15.0)
-    assert models.foreseen(slow, nn.Linear(2, 2), 1, 20) == ""
-    assert models.foreseen(slow, nn.Linear(2, 2), 2, 20) == "skipped: one step would take about 30 s"
+    assert models.why_skip(slow, nn.Linear(2, 2), 1, 20) == ""
+    assert models.why_skip(slow, nn.Linear(2, 2), 2, 20) == "skipped: one step would take about 30 s"
 
 
 @pytest.mark.parametrize("cached", [False, True])
@@ -166,25 +165,6 @@ def test_the_adversarial_loss_is_cross_entropy():
     assert loss(score) == pytest.approx(2 * expected)
 
 
-# Counting
-
-
-def test_weights_are_counted():
-    net = oni.convert(nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4), nn.Linear(4, 2)))
-    with counted() as count:
-        net(torch.ones(1, 4))
-    assert sorted(count) == [1, 2]
-    with counted() as count:
-        oni.orthogonal(nn.Linear(4, 4))(torch.ones(1, 4))
-    assert count == [1]
-
-
-def test_a_cached_step_computes_each_weight_once():
-    found = models.orthogonalisations(Critic(), CRITIC.loss("cpu"), CRITIC, "cpu")
-    assert found["one forward"] == 2
-    assert found["oni T=2 cached"] == found["oni T=5 cached"] == 2
-
-
 def test_a_slow_peer_leaves_the_others_their_rounds(result):
     settings = Settings("models", seconds=10)
     assert models.training_seconds(result, settings) == 8
@@ -203,14 +183,11 @@ def test_a_slow_peer_leaves_the_others_their_rounds(result):
 def test_in_evaluation():
     plain = MLP(2, width=8, inputs=12)
     x = torch.randn(3, 12)
-    with models.in_evaluation(plain) as nets:
+    with models.evaluation_copies(plain) as nets:
         assert list(nets) == ["plain", "oni T=5", "oni T=5 cached", "oni T=5 baked", "authors T=5"]
         assert not torch.is_grad_enabled()
         assert not any(module.training for net in nets.values() for module in net.modules())
-        with counted() as count:
-            outputs = {name: nets[name](x) for name in nets}
-            nets["oni T=5 cached"](x)
-        assert sum(count) == 3  # of the one that is neither cached nor baked
+        outputs = {name: nets[name](x) for name in nets}
         for name in ("oni T=5 cached", "oni T=5 baked"):
             torch.testing.assert_close(outputs[name], outputs["oni T=5"])
         # Equal in time because equal in kind.
@@ -228,27 +205,24 @@ def test_in_evaluation():
 def result():
     seconds = {"plain": 1.0, "oni T=2": 1.5, "authors T=2": 3.0, "oni T=5": 3.0, "authors T=5": 5.0}
     result = ModelResult("dcgan-b64", "known times")
-    for method in methods():
+    for method in list_methods():
         # The second round is slower by the same 10 seconds for all.
         times = {0: seconds[method.name], 1: seconds[method.name] + 10} if method.name in seconds else {}
         result.entries[method.name] = ModelEntry(method, times, "" if times else "skipped: [slow]")
     forward = {"plain": 1.0, "oni T=5 cached": 1.02, "oni T=5 baked": 1.0}
     result.forward = {name: ForwardEntry({0: time, 1: 7 * time}) for name, time in forward.items()}
-    result.orthogonalisations = {"one forward": 8, "oni T=2 cached": 8, "oni T=5 cached": 16}
     return result
 
 
 def test_verdicts(result):
     verdicts = {
-        (verdict.target.quantity, verdict.target.of): (verdict.measured, verdict.reached)
+        (verdict.target.quantity, verdict.target.contender): (verdict.measured, verdict.reached)
         for verdict in judge([result], MODEL_TARGETS)
         if verdict.target.case == "dcgan-b64"
     }
     assert verdicts == {
         ("added time", "oni T=2"): (pytest.approx(0.25), True),
         ("added time", "oni T=5"): (pytest.approx(0.5), True),
-        ("orthogonalisations", "oni T=2 cached"): (1, True),
-        ("orthogonalisations", "oni T=5 cached"): (2, False),
         ("forward time", "oni T=5 cached"): (pytest.approx(1.02), True),
         ("forward time", "oni T=5 baked"): (1, True),
     }
@@ -260,18 +234,17 @@ def test_verdicts(result):
 def test_every_target_is_about_someone_who_runs():
     cases = {case.name: case for case in models.CASES}
     assert {target.case for target in MODEL_TARGETS} == cases.keys()
-    names = {False: {m.name for m in methods()}, True: {m.name for m in methods(cached=True)}}
-    with models.in_evaluation(nn.Sequential(nn.Linear(3, 3))) as nets:
+    names = {False: {m.name for m in list_methods()}, True: {m.name for m in list_methods(cached=True)}}
+    with models.evaluation_copies(nn.Sequential(nn.Linear(3, 3))) as nets:
         forward = set(nets)
     for target in MODEL_TARGETS:
         assert (target.at_least is None) != (target.at_most is None)
         known = {
             "added time": names[cases[target.case].adversarial],
             "forward time": forward,
-            "orthogonalisations": {*names[True], "one forward"},
         }[target.quantity]
         assert {*target.names, target.over} <= known
-    asked = {(t.case, t.of): t.at_most for t in MODEL_TARGETS if t.quantity == "added time"}
+    asked = {(t.case, t.contender): t.at_most for t in MODEL_TARGETS if t.quantity == "added time"}
     assert len(asked) == 12
     assert asked["resnet110-b2", "oni T=2"] == asked["resnet110-b128", "oni T=5"] == pytest.approx(1 / 3)
     assert asked["mlp20-b256", "oni T=5"] == 0.55
@@ -313,7 +286,7 @@ def test_the_command(run, tmp_path):
     assert code == 0
     assert err == "mlp20-b256 (1 of 2)\ndcgan-b64 (2 of 2)\n"
     assert out.isascii()
-    assert max(map(len, out.splitlines())) <= 100
+    assert max(map(len, out.splitlines())) <= 120
     for word in ("a small one", "oni T=5", "authors T=5", "spectral norm", "torch orthogonal", "oni T=2 cached"):
         assert word in out
     assert "What is asked of it" in out
@@ -325,9 +298,7 @@ def test_the_command(run, tmp_path):
     assert record["machine"]["threads"] == 1
     assert record["settings"]["patience_seconds"] == 1
     small, critic = record["cases"]
-    assert [contender["name"] for contender in small["contenders"]] == [method.name for method in methods()]
-    assert small["orthogonalisations"] is None
-    assert critic["orthogonalisations"]["one forward"] == 2
+    assert [contender["name"] for contender in small["contenders"]] == [method.name for method in list_methods()]
     for contender in small["contenders"] + critic["contenders"]:
         assert contender["rounds"] >= 3, contender["note"]
         assert contender["note"] is None
@@ -338,7 +309,7 @@ def test_the_command(run, tmp_path):
 
 
 def test_quick_leaves_the_large_ones_out(run, monkeypatch):
-    monkeypatch.setattr(models, "methods", lambda **options: methods()[:3])
+    monkeypatch.setattr(models, "list_methods", lambda **options: list_methods()[:3])
     assert run("--quick")[2] == "mlp20-b256 (1 of 1)\n"
 
 
@@ -376,7 +347,7 @@ def test_who_fails_or_is_slow_gets_a_word(run, monkeypatch):
         Method("wild", not_finite),
         Method("slow", lambda net: None, patient=False, predict=lambda net: 60.0),
     ]
-    monkeypatch.setattr(models, "methods", lambda **options: [*methods()[:2], *words])
+    monkeypatch.setattr(models, "list_methods", lambda **options: [*list_methods()[:2], *words])
     code, out, _ = run("--quick")
     assert code == 0
     rows = {line.split()[0]: line for line in out.splitlines() if line}

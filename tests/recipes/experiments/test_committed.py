@@ -9,7 +9,6 @@ import pytest
 from oni.recipes.experiments.experiment import as_record
 from oni.recipes.experiments.record import make_command, read_results
 from oni.recipes.experiments.registry import load_experiment
-from oni.recipes.report import markdown as reproduction
 
 ROOT = Path(__file__).parents[3]
 COMMITTED = sorted((ROOT / "results").glob("*/results.json"))
@@ -58,13 +57,3 @@ def test_the_runs_are_those_that_are_planned(path):
         assert [run for run in planned if run not in missing] == [one.parameters for one in results]
         # Rows that were added to a figure may not be measured yet, and the table then says so.
         assert not missing or "not yet measured" in str(record["table"])
-
-
-def test_the_page_is_what_the_results_say():
-    assert reproduction.page(ROOT / "results", ROOT / "docs") == (ROOT / "docs" / "reproduction.md").read_text("utf-8")
-
-
-def test_the_page_is_written_whole(tmp_path):
-    reproduction.write(ROOT / "results", tmp_path / "docs" / "page.md")
-    assert [path.name for path in (tmp_path / "docs").iterdir()] == ["page.md"]
-    assert (tmp_path / "docs" / "page.md").read_text("utf-8").startswith(reproduction.HEAD)

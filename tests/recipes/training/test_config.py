@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from oni.recipes.tasks.registry import TASKS, Entry
 from oni.recipes.training.config import Config
-from oni.recipes.training.overrides import overridden, read_changes
+from oni.recipes.training.overrides import apply_changes, read_changes
 
 RESULTS = Path(__file__).parents[3] / "results"
 PLAIN = Config(
@@ -72,27 +73,29 @@ def test_equal_configurations_are_one():
     assert Config(method_options={"steps": 5}).hash == Config().hash
 
 
-def test_every_field_is_in_the_hash():
+def test_every_field_is_in_the_hash(monkeypatch):
+    monkeypatch.setitem(TASKS, "other", Entry("nowhere:Task", {"d_steps": 1}))
     others = {
         "data": "fashion-mnist", "network_options": {"depth": 4}, "method": "xavier", "change_output": True,
         "optimizer": "adam", "learning_rate": 0.25, "momentum": 0.5, "weight_decay": 0.1, "batch_size": 1, "epochs": 3,
         "drops": (), "drop_factor": 0.1, "seed": 1, "samples": 9, "validation": 9, "split_seed": 1,
-        "precision": "64-true", "watch": ("a",),
+        "precision": "64-true", "watch": ("a",), "task": "other", "augment": ("flip",),
     }  # fmt: skip
     hashes = {replace(PLAIN, **{name: value, **({"method_options": {}} if name == "method" else {})}).hash
               for name, value in others.items()}  # fmt: skip
     assert len(hashes | {PLAIN.hash}) == len(others) + 1
     vgg = replace(PLAIN, network="vgg", network_options={"g": 2, "k": 1})
     steps = Config(method_options={"steps": 4})
-    assert len({vgg.hash, PLAIN.hash, steps.hash, Config().hash}) == 4
-    assert set(others) | {"network", "method_options"} == set(PLAIN.as_dict())
+    other, option = Config(task="other"), Config(task="other", task_options={"d_steps": 2})
+    assert len({vgg.hash, PLAIN.hash, steps.hash, Config().hash, other.hash, option.hash}) == 6
+    assert set(others) | {"network", "method_options", "task_options"} == set(PLAIN.as_dict())
 
 
 def test_through_json(tmp_path):
     path = tmp_path / "config.json"
     for config in (PLAIN, Config(method="olm", watch=("a", "b"))):
         path.write_text(json.dumps(config.as_dict()))
-        assert overridden(Config(), read_changes(path)) == config
+        assert apply_changes(Config(), read_changes(path)) == config
 
 
 def test_through_yaml(tmp_path):
@@ -101,13 +104,13 @@ def test_through_yaml(tmp_path):
         "# a comment\nlearning_rate: 1e-2\ndrops: [3, 5]\nchange_output: yes\n"
         "method_options:\n  steps: 3\n  scale: relu\n"
     )
-    changed = overridden(Config(), read_changes(path))
+    changed = apply_changes(Config(), read_changes(path))
     assert (changed.learning_rate, changed.drops, changed.change_output) == (0.01, (3, 5), True)
     assert (changed.method_options["steps"], changed.method_options["scale"]) == (3, "relu")
 
 
 def test_changes_by_words():
-    changed = overridden(
+    changed = apply_changes(
         Config(),
         ["learning_rate=1", "learning_rate=5e-1", "epochs = 3", "drops=", "change_output=yes", "watch=a,b",
          "network_options.depth=6", "method_options.scale=relu", "method_options.learn_scale=false"],
@@ -117,32 +120,38 @@ def test_changes_by_words():
     assert changed.network_options["depth"] == 6
     assert (changed.method_options["scale"], changed.method_options["learn_scale"]) == ("relu", False)
     # Another method forgets the options of the one before; the same one keeps them.
-    assert overridden(changed, ["method=plain"]).method_options == {}
-    assert overridden(changed, ["method=oni"]) == changed
+    assert apply_changes(changed, ["method=plain"]).method_options == {}
+    assert apply_changes(changed, ["method=oni"]) == changed
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ("learning_rat=1", "the nearest is 'learning_rate'"),
-        ("method_option.steps=1", "the nearest is 'method_options'"),
-        ("method_options.step=1", "no option 'step'; the nearest is 'steps'"),
-        ("network_options.dept=1", "no option 'dept'; the nearest is 'depth'"),
-        ("method=onni", "method 'onni' is not known; the nearest is 'oni'"),
-        ("data=mnist", "data 'mnist' is not known; the nearest is 'fashion-mnist'"),
+        ("learning_rat=1", "did you mean 'learning_rate'"),
+        ("method_option.steps=1", "did you mean 'method_options'"),
+        ("method_options.step=1", "unknown option 'step' for method oni; did you mean 'steps'"),
+        ("network_options.dept=1", "unknown option 'dept' for network mlp; did you mean 'depth'"),
+        ("method=onni", "unknown method 'onni'; did you mean 'oni'"),
+        ("data=mnist", "unknown data 'mnist'; choose from fashion-mnist, "),
         ("epochs=1.5", "epochs=1.5: must be a whole number"),
         ("epochs=0", "epochs must be at least 1"),
         ("learning_rate=fast", "learning_rate=fast: must be a number"),
         ("change_output=perhaps", "must be true or false"),
         ("drops=1,x", "must be whole numbers"),
         ("epochs", "is not key=value"),
+        ("network_options.width=wide", "network_options.width of 'mlp' must be of type int, got 'wide'"),
+        ("network_options.bias=1", "network_options.bias of 'mlp' must be of type bool, got 1"),
+        ("network=resnet-cifar", "network 'resnet-cifar' needs blocks: pass network_options.blocks="),
+        ("augment=flap", "unknown augmentation 'flap'; did you mean 'flip'"),
+        ("task=gun", "unknown task 'gun'; choose from classification"),
+        ("task_options.d_steps=2", "unknown option 'd_steps' for task classification; there are none"),
         ("method_options=3", "write method_options.option=value"),
         ("seed.x=3", "write seed=value"),
     ],
 )
 def test_wrong_changes(change, message):
     with pytest.raises(ValueError, match=message):
-        overridden(Config(), [change])
+        apply_changes(Config(), [change])
 
 
 @pytest.mark.parametrize(
@@ -153,12 +162,12 @@ def test_wrong_changes(change, message):
         ("!!python/object/apply:os.getcwd []", "changes.yaml: not YAML"),
         ("[1]", "changes.yaml: must hold keys and values"),
         ("", "must hold keys and values"),
-        ('{"sed": 1}', "the nearest is 'seed'"),
+        ('{"sed": 1}', "did you mean 'seed'"),
         ("epochs: many", "epochs=many: must be a whole number"),
         ("drops: [1, x]", "must be whole numbers"),
         ("learning_rate: .nan", "learning_rate must be a finite number"),
         ("method_options: 3", "write method_options.option=value"),
-        ("method_options: {step: 3}", "no option 'step'; the nearest is 'steps'"),
+        ("method_options: {step: 3}", "unknown option 'step' for method oni; did you mean 'steps'"),
         ("seed: true", "seed=true: must be a whole number"),
     ],
 )
@@ -166,4 +175,4 @@ def test_wrong_files(content, message, tmp_path):
     path = tmp_path / "changes.yaml"
     path.write_text(content)
     with pytest.raises(ValueError, match=message):
-        overridden(Config(), read_changes(path))
+        apply_changes(Config(), read_changes(path))

@@ -14,7 +14,7 @@ import torch
 from oni.recipes.training.config import Config
 from oni.recipes.training.devices import Hardware
 from oni.recipes.training.interruption import Interrupted
-from oni.recipes.training.overrides import overridden
+from oni.recipes.training.overrides import apply_changes
 from oni.recipes.training.run import train
 
 BASE = Config(
@@ -51,7 +51,7 @@ def main(out, ending, *changes):
     hardware = Hardware("cpu", 2, strategies[ending]) if ending in strategies else Hardware("cpu")
     try:
         train(
-            overridden(BASE, changes),
+            apply_changes(BASE, changes),
             out,
             hardware=hardware,
             watch={"eye": eye(ending, int(at or 0))},

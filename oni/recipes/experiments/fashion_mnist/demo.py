@@ -116,9 +116,9 @@ EXPERIMENT = Experiment(
     "Batch normalisation bears them too, and ends with the lowest error here: ONI is for where the batch can't or "
     "shall not be looked at.",
     choices="The embedded sample of Fashion-MNIST: 9,000 images to train on, 1,000 held out to choose the best "
-    "learning rate by, 2,000 to test. 10 hidden layers of width 256, SGD without momentum, batches of 256, the learning rate "
-    "halved half-way. ONI with 5 steps, a learnable scale that starts at sqrt 2, Z orthogonal at the start and not "
-    "centred. All of it, with 20 and 50 layers, all images and time: oni reproduce practice.",
+    "learning rate by, 2,000 to test. 10 hidden layers of width 256, SGD without momentum, batches of 256, the "
+    "learning rate halved half-way. ONI with 5 steps, a learnable scale that starts at sqrt 2, Z orthogonal at the "
+    "start and not centred. All of it, with 20 and 50 layers, all images and time: oni reproduce practice.",
     presets={
         "smoke": {"seeds": 1, "data": "fashion-mnist-sample", "samples": 512, "epochs": 1},
         "laptop": {"seeds": 1, "data": "fashion-mnist-sample", "samples": 0, "epochs": 4},

@@ -31,15 +31,15 @@ def time_steps(run: StepTimes, networks: Mapping[str, Network]) -> dict[str, Any
     import torch
     import torch.nn.functional as F
 
-    from oni.recipes.data.subjects import NETWORKS, output_layer
     from oni.recipes.methods import apply
+    from oni.recipes.networks.registry import NETWORKS, find_output_layer
 
     torch.manual_seed(run.seed)
     images, labels = torch.randn(BATCH, 1, 28, 28), torch.randint(10, (BATCH,))
 
     def make_step(network: Network) -> Callable[[], object]:
         model = NETWORKS["mlp"](depth=run.depth, bias=False, **network.network_options)
-        apply(network.method, model, skip=output_layer(model), **network.options)
+        apply(network.method, model, skip=find_output_layer(model), **network.options)
         optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
 
         def step() -> None:

@@ -1,0 +1,81 @@
+"""What the tables of all benches share: the heading, the targets, and how numbers are written."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from oni.bench.matrices.result import Result
+from oni.bench.settings import Settings
+from oni.bench.targets import Target, Verdict
+from oni.machine import machine, versions
+from oni.terminal import format_number, table
+from oni.timing import Interval, Quartiles
+
+__all__ = ["format_median", "format_range", "show_heading", "show_targets", "target_table"]
+
+WORDS = {True: ("reached", "green"), False: ("not reached", "red"), None: ("not measured", "dim")}
+
+
+def show_heading(settings: Settings, legend: str, terminal: Console) -> None:
+    """Print what was measured on, and how to read the tables."""
+    computer = machine(settings.device)
+    terminal.print(
+        f"{computer.get('gpu', computer['cpu'])}, {computer['cores']} cores, {computer['threads']} torch threads, "
+        f"{computer['platform']}"
+    )
+    terminal.print(", ".join(f"{name} {version}" for name, version in versions().items()))
+    terminal.print(f"\n{legend}")
+
+
+def show_targets(results: Sequence[Result], verdicts: Sequence[Verdict], ascii_only: bool, terminal: Console) -> None:
+    """Print the targets of the cases that were run."""
+    terminal.print(Text("\nWhat is asked of it", style="bold"))
+    names = {result.name for result in results}
+    judged = [verdict for verdict in verdicts if verdict.target.case in names]
+    terminal.print(target_table(judged, ascii_only))
+    if len(judged) < len(verdicts):
+        terminal.print(f"Left out: {len(verdicts) - len(judged)} targets of cases that were not run.")
+
+
+def target_table(verdicts: Sequence[Verdict], ascii_only: bool = False) -> Table:
+    """One row per target, in the order of the cases."""
+    rows = table(ascii_only)
+    rows.add_column("case", no_wrap=True)
+    rows.add_column("quantity")
+    rows.add_column("asked", justify="right")
+    rows.add_column("measured", justify="right")
+    rows.add_column("", no_wrap=True)
+    for verdict in verdicts:
+        word, style = WORDS[verdict.reached]
+        measured = "" if verdict.measured is None else format_number(verdict.measured)
+        if verdict.is_lower_bound:
+            measured = f"over {measured}"
+        target = verdict.target
+        rows.add_row(target.case, describe(target), describe_bound(target), measured, word, style=style)
+    return rows
+
+
+def describe(target: Target) -> str:
+    """What is divided by what."""
+    names = target.names
+    contender = names[0] if len(names) == 1 else f"the fastest of {', '.join(names)}"
+    return f"{target.quantity} of {contender} / {target.over}"
+
+
+def describe_bound(target: Target) -> str:
+    """What it must come to."""
+    return f">= {target.at_least:.3g}" if target.at_least is not None else f"<= {target.at_most:.3g}"
+
+
+def format_median(quartiles: Quartiles | None, unit: float = 1.0) -> str:
+    """The middle, in some unit."""
+    return "" if quartiles is None else format_number(unit * quartiles.median)
+
+
+def format_range(interval: Quartiles | Interval | None, unit: float = 1.0) -> str:
+    """From the lower to the upper end."""
+    return "" if interval is None else f"{format_number(unit * interval.low)}-{format_number(unit * interval.high)}"

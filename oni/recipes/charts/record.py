@@ -1,0 +1,70 @@
+"""What one training run recorded, in one form: read from the folder of a run, or from the results of an experiment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+__all__ = ["MeasuredRun", "TrainingRecord", "percent", "read_record"]
+
+Values = Sequence[float | None]
+
+
+class MeasuredRun(Protocol):
+    """A run of an experiment: `oni.recipes.experiments.experiment.Run`."""
+
+    @property
+    def parameters(self) -> Any: ...
+    @property
+    def measured(self) -> Mapping[str, Any]: ...
+
+
+@dataclass(frozen=True)
+class TrainingRecord:
+    """The curves of one run, and what was watched on the way."""
+
+    metrics: Mapping[str, Values]
+    """By name, one value for each epoch; ``None`` where it was not finite."""
+    epochs: int = 0
+    """How many there should be. A run that ended earlier diverged, and counts as wrong everywhere from there on."""
+    watched: Mapping[str, Mapping[int, Mapping[str, Values]]] = field(default_factory=dict)
+    """By what was watched (spectrum, signal), then by step, then by layer or quantity."""
+
+    def percent(self, part: str) -> list[float]:
+        """The error of a part ("train", "validation", "test") in percent, after each epoch; empty if not recorded."""
+        errors = self.metrics.get(f"{part}_error", ())
+        return percent(errors, self.epochs) if any(error is not None for error in errors) else []
+
+    def steps(self, name: str) -> Mapping[int, Mapping[str, Values]]:
+        """What was watched under this name, by step."""
+        return self.watched.get(name, {})
+
+
+def percent(errors: Values, epochs: int) -> list[float]:
+    """Errors in percent for every epoch; 100 where a run had diverged.
+
+    >>> percent([0.25, None], 3)
+    [25.0, 100.0, 100.0]
+    """
+    measured = [100.0 if error is None else 100 * error for error in errors]
+    return measured + [100.0] * (epochs - len(measured))
+
+
+def read_record(run: MeasuredRun | TrainingRecord) -> TrainingRecord:
+    """The record of a run of an experiment, in which the steps of what was watched are strings."""
+    if isinstance(run, TrainingRecord):
+        return run
+    watched = {
+        name: {int(step): values for step, values in run.measured[name].items()}
+        for name in ("spectrum", "signal")
+        if name in run.measured
+    }
+    metrics = {
+        name: values
+        for name, values in run.measured.items()
+        if name.endswith(("_error", "_loss")) and isinstance(values, list)
+    }
+    parameters = run.parameters
+    epochs = parameters["epochs"] if isinstance(parameters, Mapping) else parameters.epochs
+    return TrainingRecord(metrics, epochs, watched)

@@ -1,0 +1,84 @@
+"""The data sets that can be trained on, by name. A new one is a function and a line in ``DATASETS``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from oni.names import unknown_name
+from oni.recipes.data import fashion_mnist
+from oni.recipes.data.images import Dataset, Images
+
+__all__ = ["DATASETS", "Entry", "is_official", "load_dataset"]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """How a data set is had."""
+
+    load: Callable[[Path | None], Dataset]
+    """From the folder that the user names, if any, to the data."""
+    sha256: str | None = None
+    """The digest of the official data, if there are any: runs on other data under this name are told apart."""
+    download: Callable[[Path], object] | None = None
+    """Fetch what a folder lacks."""
+
+
+def load_full_fashion_mnist(folder: Path | None) -> Images:
+    data = fashion_mnist.load(folder)
+    if data.source != "full":
+        raise FileNotFoundError(
+            "the full Fashion-MNIST is not on this machine: pass the folder of its four files as --data (with "
+            "--download to fetch them there), or train on data=fashion-mnist-sample"
+        )
+    return add_channel(data)
+
+
+def load_fashion_mnist_sample(folder: Path | None) -> Images:
+    return add_channel(fashion_mnist.load("sample"))
+
+
+def add_channel(data: fashion_mnist.FashionMNIST) -> Images:
+    """Images (n, 28, 28) as (n, 1, 28, 28)."""
+    return Images(data.train_images[:, None], data.train_labels, data.test_images[:, None], data.test_labels)
+
+
+DATASETS: dict[str, Entry] = {
+    "fashion-mnist": Entry(
+        load_full_fashion_mnist,
+        "42013cf03e12df2279c099d44a0f1f0615bb6439ca74b27c534f6bf8ca4c7fdf",
+        fashion_mnist.download,
+    ),
+    "fashion-mnist-sample": Entry(
+        load_fashion_mnist_sample, "da0b4c52346b9317b577e67c79b089242eb89467350e5e1b2558dc8b6f1c765d"
+    ),
+}
+"""Every data set, by name."""
+
+
+def load_dataset(name: str, folder: Path | None = None, *, download: bool = False) -> Dataset:
+    """Load a data set.
+
+    Args:
+        name: one of ``DATASETS``.
+        folder: where its files are; its usual places otherwise.
+        download: fetch what the folder lacks, where that is possible.
+
+    >>> len(load_dataset("fashion-mnist-sample").train)
+    10000
+    """
+    if name not in DATASETS:
+        raise ValueError(unknown_name("data", name, DATASETS))
+    entry = DATASETS[name]
+    if download and folder and entry.download:
+        entry.download(folder)
+    if folder is not None and not folder.is_dir():
+        raise FileNotFoundError(f"--data {folder}: no such folder; pass the folder of the data set's files")
+    return entry.load(folder)
+
+
+def is_official(name: str, sha256: str) -> bool:
+    """Whether data of this digest are those that everybody means by the name."""
+    official = DATASETS[name].sha256
+    return official is None or official == sha256

@@ -1,0 +1,59 @@
+"""The networks that can be trained, by name. A new one is a class or function and a line in ``NETWORKS``."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from torch import nn
+
+from oni.names import unknown_name
+from oni.recipes.networks.mlp import MLP
+from oni.recipes.networks.resnet_cifar import ResNetCIFAR
+from oni.recipes.networks.vgg import VGG
+
+__all__ = ["NETWORKS", "complete_options", "find_output_layer"]
+
+NETWORKS: dict[str, Callable[..., nn.Module]] = {"mlp": MLP, "vgg": VGG, "resnet-cifar": ResNetCIFAR}
+"""From the options of a network to the plain network."""
+
+TYPES: Mapping[str, type] = {"int": int, "float": float, "bool": bool, "str": str}
+
+
+def complete_options(network: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Every option of a network: the given ones and the defaults of the others.
+
+    >>> complete_options("mlp", {"depth": 4})
+    {'depth': 4, 'width': 256, 'inputs': 784, 'classes': 10, 'bias': True, 'norm': 'none'}
+    """
+    signature = inspect.signature(NETWORKS[network]).parameters.values()
+    parameters = {each.name: each for each in signature if each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)}
+    takes_any = any(each.kind is each.VAR_KEYWORD for each in signature)
+    for name, value in given.items():
+        if name in parameters:
+            check_type(network, parameters[name], value)
+        elif not takes_any:
+            raise ValueError(unknown_name("option", name, parameters, of=f"network {network}"))
+    options = {name: given.get(name, parameter.default) for name, parameter in parameters.items()}
+    missing = [name for name, value in options.items() if value is inspect.Parameter.empty]
+    if missing:
+        raise ValueError(f"network {network!r} needs {', '.join(missing)}: pass network_options.{missing[0]}=...")
+    return {**options, **given}
+
+
+def check_type(network: str, parameter: inspect.Parameter, value: Any) -> None:
+    """Refuse a value that is not of the annotated type, where that is a simple one."""
+    annotation = parameter.annotation
+    expected = TYPES.get(annotation if isinstance(annotation, str) else getattr(annotation, "__name__", ""))
+    if expected is None or type(value) is expected or (expected is float and type(value) is int):
+        return
+    raise ValueError(
+        f"network_options.{parameter.name} of {network!r} must be of type {expected.__name__}, got {value!r}"
+    )
+
+
+def find_output_layer(network: nn.Module) -> str | None:
+    """The name of the layer that gives the classes: the last linear one, if there is any."""
+    linear = [name for name, module in network.named_modules() if isinstance(module, nn.Linear)]
+    return linear[-1] if linear else None

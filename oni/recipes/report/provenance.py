@@ -1,0 +1,60 @@
+"""When something was measured, and by which version of the code, in words."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+__all__ = ["describe_code", "describe_overrides", "describe_provenance", "describe_sessions"]
+
+COMMIT_DIGITS = 10
+
+
+def describe_code(code: str) -> str:
+    """The result of `oni.machine.code_version` in words.
+
+    >>> describe_code("47bddd2a270c3aecb88afe2afe19793b3bef89c5+")
+    'commit 47bddd2a27 with local changes'
+    >>> describe_code("installed")
+    'an installed package'
+    """
+    if re.fullmatch(r"[0-9a-f]{40}\+?", code):
+        return f"commit {code[:COMMIT_DIGITS]}" + (" with local changes" if code.endswith("+") else "")
+    return {"installed": "an installed package", "unknown": "code of an unknown version"}.get(code, code)
+
+
+def describe_date(date: str) -> str:
+    """The day of a time in ISO 8601; anything else as it is."""
+    return date[:10] if re.match(r"\d{4}-\d\d-\d\d", date) else date
+
+
+def describe_provenance(record: Mapping[str, Any]) -> str:
+    """Date and code of a results.json; empty if it has neither.
+
+    >>> describe_provenance({"date": "2026-11-16T03:36:52+00:00", "code": "installed"})
+    '2026-11-16, an installed package'
+    """
+    words = [describe_date(record["date"])] if record.get("date") else []
+    return ", ".join([*words, describe_code(record["code"])] if record.get("code") else words)
+
+
+def describe_sessions(sessions: Sequence[Mapping[str, Any]]) -> str:
+    """Dates and code of the sessions that trained one or several runs; empty if they do not say.
+
+    >>> describe_sessions([{"started": "2026-11-15T03:36:52", "code": "installed"}, {"started": "2026-11-16"}])
+    '2026-11-15 to 2026-11-16, an installed package'
+    """
+    days = sorted({describe_date(str(session["started"])) for session in sessions if session.get("started")})
+    codes = list(dict.fromkeys(describe_code(str(session["code"])) for session in sessions if session.get("code")))
+    span = [" to ".join(dict.fromkeys([days[0], days[-1]]))] if days else []
+    return ", ".join([*span, *codes])
+
+
+def describe_overrides(overrides: Mapping[str, Any] | None) -> str:
+    """What the user changed, as it was typed.
+
+    >>> describe_overrides({"epochs": 30, "data": "fashion-mnist"})
+    'epochs=30, data=fashion-mnist'
+    """
+    return ", ".join(f"{key}={value}" for key, value in (overrides or {}).items())

@@ -1,0 +1,1 @@
+"""What the engine can train: one file for each kind of task."""

@@ -1,0 +1,41 @@
+"""The tasks that the engine can train, by name. A new one is a class and a line in ``TASKS``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from oni.recipes.training.task import Task
+
+__all__ = ["TASKS", "Entry", "default_options", "load_task"]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A task and its options."""
+
+    task: type[Task] | str
+    """The class, or ``"module:Class"``, which is imported only when it is trained."""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """Every option with its default."""
+
+
+TASKS: dict[str, Entry] = {"classification": Entry("oni.recipes.tasks.classification:Classification")}
+"""Every task, by name."""
+
+
+def load_task(name: str) -> type[Task]:
+    """The class of a task."""
+    task = TASKS[name].task
+    if isinstance(task, str):
+        module, _, attribute = task.partition(":")
+        return getattr(import_module(module), attribute)
+    return task
+
+
+def default_options(name: str) -> Mapping[str, Any]:
+    """Every option of a task with its default."""
+    return TASKS[name].options

@@ -1,0 +1,107 @@
+"""``oni train``: a user's own run of the engine, from a file and ``KEY=VALUE`` changes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from oni.names import unknown_name
+from oni.recipes.data.datasets import load_dataset
+from oni.recipes.networks.own import is_own, register_network
+from oni.recipes.training.config import Config
+from oni.recipes.training.devices import Hardware, is_first_process
+from oni.recipes.training.overrides import apply_changes, read_changes
+from oni.recipes.training.run import Result, train
+from oni.recipes.training.watch import WATCHED, build_watchers
+from oni.terminal import ascii_only, console, table
+
+__all__ = ["Request", "read_config", "train_config"]
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the command line asks for."""
+
+    file: Path
+    changes: Sequence[str] = ()
+    data: Path | None = None
+    download: bool = False
+    out: Path = Path("runs")
+    resume: bool = False
+    hardware: tuple[str, int, str, int] = ("auto", 1, "auto", 1)
+    precision: str | None = None
+    json: bool = False
+    plain: bool = False
+
+
+def read_config(file: Path, changes: Sequence[str]) -> Config:
+    """The configuration in a file, with changes; what neither names has its default.
+
+    A network of the user's own, ``package.module:Network``, is imported if the file or a change names it. The
+    ``config.json`` of a run folder alone is not enough: others may have written it.
+    """
+    in_file = read_changes(file)
+    networks = {"file": find_network(in_file), "changes": find_network(changes)}
+    network = networks["changes"] or networks["file"]
+    if network and is_own(network):
+        if network != networks["changes"] and file.with_name("run.json").exists():
+            raise ValueError(
+                f"{file}: is of a run folder, whose code is not imported; if you trust {network}, "
+                f"add network={network} to the command"
+            )
+        register_network(network)
+    return apply_changes(Config(), [*in_file, *changes])
+
+
+def find_network(changes: Sequence[str]) -> str | None:
+    """The network that changes name, if any."""
+    values = [
+        text.strip() for key, _, text in (change.partition("=") for change in changes) if key.strip() == "network"
+    ]
+    return values[-1] if values else None
+
+
+def train_config(request: Request) -> None:
+    """Train, and print what was measured and where it is."""
+    precision = [f"precision={request.precision}"] if request.precision else []
+    config = read_config(request.file, [*precision, *request.changes])
+    for name in config.watch:
+        if name not in WATCHED:
+            raise ValueError(unknown_name("watch", name, WATCHED))
+    if request.download and request.data is None:
+        raise ValueError("--download needs to know where to: pass --data DIR as well")
+    hardware = Hardware(*request.hardware)
+    dataset = load_dataset(config.data, request.data, download=request.download)
+    watchers = build_watchers(config, dataset) if config.watch else {}
+    result = train(
+        config,
+        request.out,
+        data=dataset,
+        hardware=hardware,
+        watch={name: watchers[name] for name in config.watch},
+        progress="json" if request.json else "lines" if request.plain else "auto",
+        resume=request.resume,
+    )
+    if is_first_process():
+        show_result(result, as_json=request.json, plain=request.plain)
+
+
+def show_result(result: Result, *, as_json: bool, plain: bool) -> None:
+    """Print the last metrics and the folder; as one JSON object for programs."""
+    if as_json:
+        print(json.dumps({"event": "result", "folder": str(result.folder), "metrics": result.metrics}))
+        return
+    terminal = console(plain=plain)
+    rows = table(ascii_only(terminal, plain=plain))
+    rows.add_column("metric")
+    rows.add_column("value", justify="right")
+    for name, value in result.metrics.items():
+        if value is not None:
+            rows.add_row(name, f"{value:.6g}" if isinstance(value, float) else str(value))
+    if not result.trained:
+        terminal.out("found finished, not trained again")
+    terminal.print(rows)
+    terminal.out("\nWritten:", result.folder, sep="\n  ")
+    terminal.out(f"\nNext: oni report {result.folder}")
