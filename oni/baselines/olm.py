@@ -11,18 +11,11 @@ from torch import Tensor, nn
 from oni.baselines.inverse_root import inverse_root
 from oni.newton.bounding import centred, power_of_two_scale
 from oni.newton.matrix import Layout
-from oni.newton.orthogonalize import checked_input, full_precision
-from oni.nn.parametrization import (
-    FromProxy,
-    attach,
-    checked_learn_scale,
-    checked_module,
-    checked_scale,
-    checked_weight,
-    layout_of,
-)
+from oni.newton.orthogonalize import check_input, disable_autocast
+from oni.nn.options import check_learn_scale, check_scale
+from oni.nn.parametrization import FromProxy, attach, check_module, check_weight, get_layout
 
-__all__ = ["OLM", "OLMOptions", "checked_olm_options", "olm", "orthogonalize_olm"]
+__all__ = ["OLM", "OLMOptions", "check_olm_options", "olm", "orthogonalize_olm"]
 
 M = TypeVar("M", bound=nn.Module)
 GRADIENTS = ("stable", "textbook")
@@ -66,7 +59,7 @@ def orthogonalize_olm(
     Reference: Huang et al., *Orthogonal Weight Normalization: Solution to Optimization over Multiple Dependent Stiefel
     Manifolds in Deep Neural Networks*, AAAI 2018.
     """
-    checked_input(Z)
+    check_input(Z)
     checked_map_options(group_size, center, gradient)
     n, d = Z.shape[-2:]
     checked_columns(d, center)
@@ -75,7 +68,7 @@ def orthogonalize_olm(
     size = rows_per_group(group_size, n, d)
     whole = n // size * size
     groups = Z[..., :whole, :].unflatten(-2, (-1, size))
-    with full_precision(Z.device.type):
+    with disable_autocast(Z.device.type):
         W = polar(groups, center, gradient).flatten(-3, -2)
         if whole < n:
             W = torch.cat([W, polar(Z[..., whole:, :], center, gradient)], -2)
@@ -114,10 +107,10 @@ def olm(
     >>> torch.allclose(W @ W.T, 2 * torch.eye(16), atol=1e-5)
     True
     """
-    checked_module(module)
-    options = checked_olm_options(group_size, center, scale, learn_scale, gradient)
-    weight = checked_weight(module, name, type(module).__name__)
-    attach(module, name, OLM(weight, layout_of(module), options))
+    check_module(module)
+    options = check_olm_options(group_size, center, scale, learn_scale, gradient)
+    weight = check_weight(module, name, type(module).__name__)
+    attach(module, name, OLM(weight, get_layout(module), options))
     return module
 
 
@@ -131,7 +124,7 @@ class OLMOptions:
     learn_scale: bool
     gradient: str
 
-    def of_the_map(self) -> dict[str, Any]:
+    def of_orthogonalize_olm(self) -> dict[str, Any]:
         """Those that ``orthogonalize_olm`` takes."""
         return {name: getattr(self, name) for name in ("group_size", "center", "gradient")}
 
@@ -146,9 +139,9 @@ class OLM(FromProxy):
         checked_columns(layout.matrices(weight).shape[-1], options.center)
 
     def unscaled(self, Z: Tensor) -> Tensor:
-        return orthogonalize_olm(self.layout.matrices(Z), **self.options.of_the_map())
+        return orthogonalize_olm(self.layout.matrices(Z), **self.options.of_orthogonalize_olm())
 
-    def alone(self, W: Tensor) -> list[Tensor]:
+    def blocks(self, W: Tensor) -> list[Tensor]:
         return list(W.split(rows_per_group(self.options.group_size, *W.shape[-2:]), -2))
 
 
@@ -177,7 +170,7 @@ def rows_per_group(group_size: int | None, n: int, d: int) -> int:
     return min(n if group_size is None else group_size, n, d)
 
 
-def checked_olm_options(
+def check_olm_options(
     group_size: int | None = 64,
     center: bool = True,
     scale: float | str = 1.0,
@@ -186,7 +179,7 @@ def checked_olm_options(
 ) -> OLMOptions:
     """The options of ``olm``, if all are good."""
     checked_map_options(group_size, center, gradient)
-    return OLMOptions(group_size, center, checked_scale(scale), checked_learn_scale(learn_scale), gradient)
+    return OLMOptions(group_size, center, check_scale(scale), check_learn_scale(learn_scale), gradient)
 
 
 def checked_map_options(group_size: int | None, center: bool, gradient: str) -> None:

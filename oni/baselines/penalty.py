@@ -8,10 +8,10 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor, nn
 
-from oni.models.select import Selector, chosen
+from oni.models.select import Selector, choose_weights
 from oni.newton.matrix import is_tall
-from oni.newton.orthogonalize import full_precision
-from oni.nn.parametrization import layout_of
+from oni.newton.orthogonalize import disable_autocast
+from oni.nn.parametrization import get_layout
 
 __all__ = ["KINDS", "penalty"]
 
@@ -72,7 +72,7 @@ def penalty(
         raise ValueError(f"kind must be one of {', '.join(map(repr, KINDS))}, got {kind!r}")
     terms = []
     for W in matrices(model, only, skip):
-        with full_precision(W.device.type):
+        with disable_autocast(W.device.type):
             terms.append(distance(W if W.dtype == torch.float64 else W.float(), kind))
     if not terms:
         raise ValueError("model has no layer to penalise: no linear or convolutional one, or all are skipped")
@@ -83,7 +83,7 @@ def penalty(
 def matrices(model: nn.Module, only: Selector, skip: Selector) -> Iterator[Tensor]:
     """The chosen weights as matrices of output filters, ``(n, d)`` or ``(groups, n, d)``."""
     seen: set[int] = set()
-    for weight, why in chosen(model, only, skip):
+    for weight, why in choose_weights(model, only, skip):
         if why:
             continue
         own = weight.parametrization
@@ -91,7 +91,7 @@ def matrices(model: nn.Module, only: Selector, skip: Selector) -> Iterator[Tenso
         if id(shared) in seen:
             continue
         seen.add(id(shared))
-        W = layout_of(weight.module).matrices(getattr(weight.module, weight.name))
+        W = get_layout(weight.module).matrices(getattr(weight.module, weight.name))
         yield W if weight.groups == 1 else W.unflatten(-2, (weight.groups, -1))
 
 

@@ -10,17 +10,10 @@ from torch import Tensor, nn
 from oni.baselines.olm import checked_columns
 from oni.newton.matrix import Layout
 from oni.newton.orthogonalize import orthogonalize
-from oni.nn.parametrization import (
-    FromProxy,
-    attach,
-    checked_learn_scale,
-    checked_module,
-    checked_scale,
-    checked_weight,
-    layout_of,
-)
+from oni.nn.options import check_learn_scale, check_scale
+from oni.nn.parametrization import FromProxy, attach, check_module, check_weight, get_layout
 
-__all__ = ["CentredWeightNorm", "NormOptions", "centred_weight_norm", "checked_norm_options"]
+__all__ = ["CentredWeightNorm", "NormOptions", "centred_weight_norm", "check_norm_options"]
 
 M = TypeVar("M", bound=nn.Module)
 
@@ -48,10 +41,10 @@ def centred_weight_norm(module: M, name: str = "weight", *, scale: float | str =
     Reference: Huang et al., *Centered Weight Normalization in Accelerating Training of Deep Neural Networks*, ICCV
     2017. Weight normalisation without centring is ``torch.nn.utils.parametrizations.weight_norm``.
     """
-    checked_module(module)
-    options = checked_norm_options(scale, learn_scale)
-    weight = checked_weight(module, name, type(module).__name__)
-    attach(module, name, CentredWeightNorm(weight, layout_of(module), options))
+    check_module(module)
+    options = check_norm_options(scale, learn_scale)
+    weight = check_weight(module, name, type(module).__name__)
+    attach(module, name, CentredWeightNorm(weight, get_layout(module), options))
     return module
 
 
@@ -63,9 +56,9 @@ class NormOptions:
     learn_scale: bool
 
 
-def checked_norm_options(scale: float | str = 1.0, learn_scale: bool = True) -> NormOptions:
+def check_norm_options(scale: float | str = 1.0, learn_scale: bool = True) -> NormOptions:
     """The options of ``centred_weight_norm``, if all are good."""
-    return NormOptions(checked_scale(scale), checked_learn_scale(learn_scale))
+    return NormOptions(check_scale(scale), check_learn_scale(learn_scale))
 
 
 class CentredWeightNorm(FromProxy):

@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from oni.checkpoints.files import read, state_dicts, write
-from oni.models.bake_state_dict import bake_state_dict, proxies_in
+from oni.models.bake_state_dict import bake_state_dict, find_proxies
 from oni.names import unknown_name
 from oni.terminal import printable
 
@@ -34,7 +34,7 @@ def bake(path: Path, out: Path, key: str | None = None, **given: Any) -> None:
             text += " (as flags: --steps 5, --scale relu, ...)"
         raise ValueError(text if text.startswith(str(path)) else f"{path}: {text}") from None
     write(baked, out)
-    count = sum(1 for _ in proxies_in(state))
+    count = sum(1 for _ in find_proxies(state))
     print(f"{printable(str(out))}: {len(baked)} tensors, {count} of them orthogonal weights baked")
 
 
@@ -55,7 +55,7 @@ def choose_state(states: dict[str, dict[str, Tensor]], key: str | None) -> dict[
         if key not in states:
             raise ValueError(f"--key: {unknown_name('state dict', key, states)}")
         return states[key]
-    candidates = {where: state for where, state in states.items() if any(True for _ in proxies_in(state))}
+    candidates = {where: state for where, state in states.items() if any(True for _ in find_proxies(state))}
     if len(candidates) > 1:
         raise ValueError(f"it holds several state dicts to bake; pass --key, one of {', '.join(map(repr, candidates))}")
     return next(iter(candidates.values()), {})

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from oni.diagnostics.spectrum import effective_rank_of, spectrum
-from oni.models.bake_state_dict import Proxy, proxies_in
+from oni.models.bake_state_dict import Proxy, find_proxies
 
 __all__ = ["LIMIT", "Matrix", "Weight", "measure", "singular_values", "weights_of"]
 
@@ -90,7 +90,7 @@ class Matrix:
 def weights_of(state: dict[str, Tensor], where: str = "") -> Iterator[Weight]:
     """The weights of a state dict: every tensor of floating-point numbers with two or more dimensions."""
     try:
-        proxies = {proxy.prefix + "original": proxy for proxy in proxies_in(state)}
+        proxies = {proxy.prefix + "original": proxy for proxy in find_proxies(state)}
     except ValueError:
         # Options that can't be read keep nobody from looking at the proxies.
         proxies = {}

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from oni.diagnostics.operator import CONVOLUTIONS
 from oni.diagnostics.untouched import sample_input, untouched
 from oni.newton.matrix import Layout
-from oni.newton.product_count import products_of
+from oni.newton.product_count import count_products
 
 __all__ = ["LayerCost", "cost", "own_cost", "paper_cost"]
 
@@ -74,7 +74,7 @@ def cost(
     """
     if isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 1:
         raise ValueError(f"batch_size must be a positive whole number, got {batch_size!r}")
-    products_of(steps, bound=bound, schedule=schedule)
+    count_products(steps, bound=bound, schedule=schedule)
     calls: dict[str, tuple[Any, int]] = {}
 
     def watched(name: str) -> Callable[..., None]:
@@ -138,7 +138,7 @@ def own_cost(n: int, d: int, steps: int, *, bound: str = "compact", schedule: st
     >>> own_cost(2, 3, 2)
     (40, 52)
     """
-    count = products_of(steps, bound=bound, schedule=schedule)
+    count = count_products(steps, bound=bound, schedule=schedule)
     short, long = sorted((n, d))
     return (
         count.short_forward * short**3 + count.long_forward * short * short * long,

@@ -7,11 +7,12 @@ from typing import TypeVar
 import torch
 from torch import nn
 
-from oni.models.cache import stop_batching
-from oni.models.select import LEFT_ALONE, proxied_weights
+from oni.models.cache import stop_holding
+from oni.models.select import LEFT_ALONE, find_proxied_weights
 from oni.nn.layers import PLAIN
+from oni.nn.parametrization import parameter_order
 
-__all__ = ["bake"]
+__all__ = ["bake", "make_plain"]
 
 M = TypeVar("M", bound=nn.Module)
 
@@ -22,37 +23,43 @@ def bake(model: M) -> M:
     The parameters stay the same objects, now holding the weights instead of the proxies; shared ones stay shared. The
     model then pickles, exports and loads like one that never met this package. A plain model is left as it is.
 
+    Raises:
+        ValueError: if a weight has another parametrization on top of the orthogonal one; the model is untouched.
+
     >>> from oni.nn import Linear
     >>> layer = bake(Linear(8, 4))
     >>> type(layer).__module__, list(layer.state_dict())
     ('torch.nn.modules.linear', ['weight', 'bias'])
     """
-    found = list(proxied_weights(model))
-    for weight, _ in found:
+    proxied = list(find_proxied_weights(model))
+    for weight, _ in proxied:
         if len(weight.module.parametrizations[weight.name]) > 1:  # type: ignore[index]
             raise ValueError(
-                f"{weight.called}: {weight.name} has another parametrization on top of the orthogonal one; "
+                f"{weight.label}: {weight.name} has another parametrization on top of the orthogonal one; "
                 "remove that first"
             )
     with torch.no_grad():
         # All weights before any parameter changes: several modules may share one.
-        values = [getattr(weight.module, weight.name).detach().clone() for weight, _ in found]
-        for (weight, parametrization), value in zip(found, values, strict=True):
+        values = [getattr(weight.module, weight.name).detach().clone() for weight, _ in proxied]
+        for (weight, _), value in zip(proxied, values, strict=True):
             parameter = weight.module.parametrizations[weight.name].original  # type: ignore[union-attr, index]
-            make_plain(weight.module, weight.name, parameter, parametrization.position)
+            make_plain(weight.module, weight.name, parameter)
             parameter.copy_(value)
-    stop_batching(model)
+    stop_holding(model)
     for module in model.modules():
         module.__dict__.pop(LEFT_ALONE, None)
     return model
 
 
-def make_plain(module: nn.Module, name: str, parameter: nn.Parameter, position: int) -> None:
+def make_plain(module: nn.Module, name: str, parameter: nn.Parameter) -> None:
     """Take one parametrization off.
 
     Not torch's remove_parametrizations: that deletes the property from the class, which copies of the module share.
     """
     cls = type(module)
+    order = parameter_order(module)
+    if name not in order:  # a parametrization of torch's own, which does not tell where the parameter stood
+        order.insert(0, name)
     del module.parametrizations[name]  # type: ignore[union-attr, operator]
     if len(module.parametrizations):  # type: ignore[arg-type]
         rest = {key: value for key, value in vars(cls).items() if key not in (name, "__dict__", "__weakref__")}
@@ -61,7 +68,5 @@ def make_plain(module: nn.Module, name: str, parameter: nn.Parameter, position: 
         del module.parametrizations
         plain = cls.__bases__[0]
         module.__class__ = PLAIN.get(plain, plain)
-    names = [other for other in module._parameters if other != name]
-    names.insert(position, name)
     module.register_parameter(name, parameter)
-    module._parameters = {other: module._parameters[other] for other in names}
+    module._parameters = {other: module._parameters[other] for other in order if other in module._parameters}

@@ -11,10 +11,11 @@ import torch
 from torch import Tensor
 
 from oni.newton.matrix import Layout
-from oni.nn.options_codec import decoded
-from oni.nn.parametrization import Options, Orthogonal, settled
+from oni.nn.options import Options, make_options
+from oni.nn.options_codec import decode_options
+from oni.nn.parametrization import Orthogonal
 
-__all__ = ["Proxy", "bake_state_dict", "proxies_in"]
+__all__ = ["Proxy", "bake_state_dict", "find_proxies"]
 
 PARAMETRIZED = re.compile(r"(?P<prefix>(?P<layer>(?:.*\.)?)parametrizations\.(?P<name>[^.]+)\.)(?P<own>.+)")
 OWN = {"original", "0.scale", "0._extra_state"}
@@ -37,7 +38,7 @@ class Proxy(NamedTuple):
     def options(self, given: Mapping[str, Any]) -> Options:
         """What was saved, with what is given instead where something is."""
         if self.saved is not None:
-            return settled(**{**asdict(self.saved), **given})
+            return make_options(**{**asdict(self.saved), **given})
         if "steps" not in given:
             raise ValueError(
                 f"{self.weight}: no options were saved with its proxy; pass those it was trained with: steps, and "
@@ -45,7 +46,9 @@ class Proxy(NamedTuple):
             )
         # As convert does: queries, keys and values each alone.
         parts = 3 if self.weight.endswith("in_proj_weight") else 1
-        return settled(**{**given, "groups": parts * given.get("groups", 1), "learn_scale": self.scale is not None})
+        return make_options(
+            **{**given, "groups": parts * given.get("groups", 1), "learn_scale": self.scale is not None}
+        )
 
     def value(self, options: Options) -> Tensor:
         """The plain weight."""
@@ -64,7 +67,7 @@ class Proxy(NamedTuple):
             ) from None
 
 
-def proxies_in(state: Mapping[str, Any]) -> Iterator[Proxy]:
+def find_proxies(state: Mapping[str, Any]) -> Iterator[Proxy]:
     """Every proxy of this package in a ``state_dict``; those of torch's own parametrizations are left out."""
     matches = [match for match in map(PARAMETRIZED.fullmatch, state) if match is not None]
     keys: dict[str, set[str]] = {}
@@ -84,7 +87,7 @@ def proxies_in(state: Mapping[str, Any]) -> Iterator[Proxy]:
         saved, layout = None, Layout()
         if "0._extra_state" in keys[prefix]:
             try:
-                saved, layout = decoded(state[prefix + "0._extra_state"])
+                saved, layout = decode_options(state[prefix + "0._extra_state"])
             except ValueError as error:
                 raise ValueError(f"{prefix}0._extra_state: {error}") from None
         yield Proxy(match["layer"] + match["name"], prefix, Z, saved, layout, state.get(prefix + "0.scale"))
@@ -107,21 +110,21 @@ def bake_state_dict(state: Mapping[str, Any], **options: Any) -> dict[str, Any]:
     >>> list(plain), torch.equal(plain["weight"], layer.weight)
     (['weight', 'bias'], True)
     """
-    found = list(proxies_in(state))
-    if not found:
+    proxies = list(find_proxies(state))
+    if not proxies:
         raise ValueError("nothing to bake: no proxy of an orthogonal weight (*.parametrizations.*.original) is in it")
     made: dict[Any, Tensor] = {}
     pending: dict[str, dict[str, Tensor]] = {}
-    for proxy in found:
+    for proxy in proxies:
         if proxy.weight in state:
             raise ValueError(f"{proxy.weight} is there both as a weight and as a proxy")
-        chosen = proxy.options(options)
+        proxy_options = proxy.options(options)
         # Shared proxies become shared weights.
-        same = (proxy.Z.data_ptr(), tuple(proxy.Z.shape), chosen, proxy.layout)
+        same = (proxy.Z.data_ptr(), tuple(proxy.Z.shape), proxy_options, proxy.layout)
         if same not in made:
-            made[same] = proxy.value(chosen)
+            made[same] = proxy.value(proxy_options)
         pending.setdefault(proxy.weight.rpartition(".")[0], {})[proxy.weight] = made[same]
-    dropped = {proxy.prefix + own for proxy in found for own in OWN}
+    dropped = {proxy.prefix + own for proxy in proxies for own in OWN}
     baked: dict[str, Any] = {}
     for key, entry in state.items():
         # A layer's weight goes before whatever else the layer has, as in torch's own layers.

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+import sys
+import warnings
+from dataclasses import replace
+from types import FrameType
+from typing import Any, TypeVar
 
 import torch
 from torch import nn
 
-from oni.models.cache import batch_at_each_forward
-from oni.models.select import LEFT_ALONE, Selector, Weight, chosen
-from oni.nn.parametrization import Options, Orthogonal, attach, checked_weight, layout_of, settled
+from oni.models.bake import make_plain
+from oni.models.cache import find_orthogonal, hold_during_forward
+from oni.models.select import LEFT_ALONE, Selector, Weight, choose_weights
+from oni.nn.options import Options, make_options
+from oni.nn.parametrization import Orthogonal, attach, check_weight, get_layout, is_zero
 
 __all__ = ["convert"]
 
@@ -31,17 +37,18 @@ def convert(
 ) -> M:
     """Make the linear and convolutional layers of a model orthogonal, in place.
 
-    Attention's input projection is converted too, its queries, keys and values each alone. ``oni.summary`` then lists
-    every layer, what was done, and why a layer was left alone. A converted model computes the weights of equal shape
-    in one batched call at the start of each forward pass, and those that have not changed since, not at all.
+    Attention's input projection is converted too, its queries, keys and values each alone, and so is ``Conv1D`` of the
+    transformers library. ``oni.summary`` then lists every layer, what was done, and why a layer was left alone. A
+    converted model computes each weight once in every forward pass, those of equal shape in one batched call.
 
     A depthwise convolution is as many matrices of one row: each filter gets norm 1 and, centred as ``"auto"`` has it,
     sum 0, so it no longer sees a constant. ``skip`` such layers, or pass ``center=False``, where that matters.
 
     Args:
         model: any module. Its parameters stay the same objects, shared ones stay shared, optimizers go on working.
-        only: convert these alone: a module type, a glob pattern on qualified names (``"features.*"``), a function of
-            (name, module), or a list of such.
+            Convert before wrapping it in ``DistributedDataParallel`` or ``fully_shard``.
+        only: convert these alone: a module type, a name or a glob pattern on qualified names (``"features.*"``), a
+            function of (name, module), or a list of such.
         skip: leave these out; the same kinds.
         steps, scale, learn_scale, center, bound, groups, schedule: as in :func:`oni.orthogonal`.
 
@@ -55,38 +62,128 @@ def convert(
     >>> model = convert(model, skip="2", steps=5, scale="relu")
     >>> [name for name, _ in model.named_parameters()]
     ['0.bias', '0.parametrizations.weight.original', '2.weight', '2.bias']
+
+    The size of a proxy does not matter to its weight, so weight decay would only shrink it. Parameter groups therefore
+    go by what a parameter is, not by ``name.endswith("weight")``, which misses every proxy:
+
+    >>> proxies = {name for name, _ in model.named_parameters() if ".parametrizations." in name}
+    >>> decay = [p for name, p in model.named_parameters() if p.dim() > 1 and name not in proxies]
+    >>> no_decay = [p for name, p in model.named_parameters() if p.dim() <= 1 or name in proxies]
+    >>> optimizer = torch.optim.SGD([{"params": decay, "weight_decay": 1e-4}, {"params": no_decay}], lr=0.1)
     """
+    check_model(model)
+    options = make_options(steps, scale, learn_scale, center, bound, groups, schedule)
+    plans, left_alone = plan_conversion(model, only, skip, options)
+    attached: list[tuple[Weight, nn.Parameter]] = []
+    with torch.no_grad():
+        try:
+            for weight, parametrization, parameter in plans:
+                attach(weight.module, weight.name, parametrization)
+                attached.append((weight, parameter))
+        except BaseException:
+            for weight, parameter in attached:
+                make_plain(weight.module, weight.name, parameter)
+            raise
+    hold_during_forward(model)
+    if hasattr(model, "save_pretrained"):
+        model.register_state_dict_pre_hook(warn_in_save_pretrained)
+    # For summary; no parameter, no buffer, so no part of any checkpoint.
+    object.__setattr__(model, LEFT_ALONE, {weight.title: why for weight, why in left_alone})
+    warn_of_surprises(model, [(weight, parameter) for weight, _, parameter in plans], left_alone)
+    return model
+
+
+def check_model(model: nn.Module) -> None:
     if not isinstance(model, nn.Module):
         raise TypeError(f"model must be a torch.nn.Module, got {type(model).__name__}")
-    options = settled(steps, scale, learn_scale, center, bound, groups, schedule)
-    made: dict[int, Orthogonal] = {}
-    todo: list[tuple[Weight, Orthogonal]] = []
-    left_alone: dict[str, str] = {}
-    for weight, why in chosen(model, only, skip):
+    for name, module in model.named_modules():
+        if isinstance(module, nn.parallel.DistributedDataParallel):
+            raise ValueError(
+                f"{name or 'the model'} is inside DistributedDataParallel already, which would miss new parameters; "
+                "convert the model first, then wrap it"
+            )
+
+
+def plan_conversion(
+    model: nn.Module, only: Selector, skip: Selector, options: Options
+) -> tuple[list[tuple[Weight, Orthogonal, nn.Parameter]], list[tuple[Weight, str]]]:
+    """Decide on every weight, and check those that will be converted, without a change to the model."""
+    by_parameter: dict[int, Orthogonal] = {}
+    plans: list[tuple[Weight, Orthogonal, nn.Parameter]] = []
+    left_alone: list[tuple[Weight, str]] = []
+    for weight, why in choose_weights(model, only, skip):
         if why:
-            left_alone[weight.shown] = why
+            left_alone.append((weight, why))
             continue
         present = weight.parametrization
-        own = Options(**{**options.__dict__, "groups": options.groups * weight.groups})
+        own_options = replace(options, groups=options.groups * weight.groups)
         if isinstance(present, Orthogonal):
-            if present.options != own:
+            if present.options != own_options:
                 raise ValueError(
-                    f"{weight.called} is orthogonal already, with other options: {present.extra_repr()}; "
+                    f"{weight.label} is orthogonal already, with other options: {present.extra_repr()}; "
                     "oni.bake the model first, or skip the layer"
                 )
             continue
-        parameter = checked_weight(weight.module, weight.name, weight.called)
+        parameter = check_weight(weight.module, weight.name, weight.label)
         # Modules that share a parameter share all of the parametrization, so that they still have one weight.
-        if id(parameter) not in made:
+        if id(parameter) not in by_parameter:
             try:
-                made[id(parameter)] = Orthogonal(parameter, layout_of(weight.module), own)
+                by_parameter[id(parameter)] = Orthogonal(parameter, get_layout(weight.module), own_options)
             except ValueError as error:
-                raise ValueError(f"{weight.called}: {error}") from None
-        todo.append((weight, made[id(parameter)]))
-    with torch.no_grad():
-        for weight, parametrization in todo:
-            attach(weight.module, weight.name, parametrization)
-    batch_at_each_forward(model)
-    # For summary; no parameter, no buffer, so no part of any checkpoint.
-    object.__setattr__(model, LEFT_ALONE, left_alone)
-    return model
+                raise ValueError(f"{weight.label}: {error}") from None
+        plans.append((weight, by_parameter[id(parameter)], parameter))
+    return plans, left_alone
+
+
+def warn_of_surprises(
+    model: nn.Module, converted: list[tuple[Weight, nn.Parameter]], left_alone: list[tuple[Weight, str]]
+) -> None:
+    """Warn of what a user would not expect of a converted model."""
+    zero = [weight.label for weight, parameter in converted if is_zero(parameter)]
+    if zero:
+        warn(
+            f"{shorten(zero)}: all weights are zero, and zero has no direction to orthogonalise, so they would never "
+            "train; initialise them before oni.convert, or skip them"
+        )
+    if next(find_orthogonal(model), None) is None:
+        reasons = shorten([f"{weight.title} ({why})" for weight, why in left_alone]) or "it has no weight matrix"
+        warn(f"oni.convert found nothing to convert: {reasons}")
+        return
+    unfit = {weight.title: count_entries(weight) for weight, why in left_alone if why == weight.unfit}
+    embeddings = {weight.title for weight, _ in left_alone if isinstance(weight.module, nn.Embedding | nn.EmbeddingBag)}
+    missed = {title: count for title, count in unfit.items() if title not in embeddings}
+    present = sum(holder.original.numel() for _, holder in find_orthogonal(model))
+    if sum(missed.values()) > present:
+        warn(
+            f"oni.convert left most matrix parameters alone, {sum(missed.values()):,} of "
+            f"{sum(missed.values()) + present:,}: {shorten(list(missed))}; oni.summary(model) says why"
+        )
+
+
+def count_entries(weight: Weight) -> int:
+    parameter = weight.module._parameters.get(weight.name)
+    return 0 if parameter is None or isinstance(parameter, nn.parameter.UninitializedParameter) else parameter.numel()
+
+
+def shorten(names: list[str], most: int = 5) -> str:
+    """The first few names, and how many more there are."""
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+
+
+def warn(message: str) -> None:
+    # At the line that called convert.
+    warnings.warn(message, UserWarning, stacklevel=4)
+
+
+def warn_in_save_pretrained(module: nn.Module, *_: Any) -> None:
+    """Warn where transformers would save proxies that ``from_pretrained`` does not know."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_code.co_name != "save_pretrained":
+        frame = frame.f_back
+    if frame is not None:
+        warnings.warn(
+            "save_pretrained saves the proxies of a converted model, and from_pretrained would ignore them and start "
+            "those layers anew; save oni.bake(copy.deepcopy(model)) instead",
+            UserWarning,
+            stacklevel=2,
+        )

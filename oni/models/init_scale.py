@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 
-from oni.models.select import Weight, proxied_weights
+from oni.models.select import Weight, find_proxied_weights
 from oni.nn.parametrization import CONVOLUTIONS, FromProxy
 
 __all__ = ["init_scale"]
@@ -41,16 +41,20 @@ def init_scale(model: M, batch: Any) -> M:
     tensor([1., 1., 1., 1.], grad_fn=<RoundBackward1>)
     """
     layers = [
-        (weight, own)
-        for weight, own in proxied_weights(model)
-        if own.options.learn_scale and weight.name == "weight" and isinstance(weight.module, (nn.Linear, *CONVOLUTIONS))
+        (weight, parametrization)
+        for weight, parametrization in find_proxied_weights(model)
+        if parametrization.options.learn_scale
+        and weight.name == "weight"
+        and isinstance(weight.module, (nn.Linear, *CONVOLUTIONS))
     ]
     if not layers:
         raise ValueError(
             "model has no linear or convolutional layer with a learnable scale; pass learn_scale=True to oni.convert"
         )
     before = {name: buffer.clone() for name, buffer in model.named_buffers()}
-    handles = [weight.module.register_forward_hook(_Normalise(weight, own)) for weight, own in layers]
+    handles = [
+        weight.module.register_forward_hook(_Normalise(weight, parametrization)) for weight, parametrization in layers
+    ]
     try:
         with torch.no_grad():
             if isinstance(batch, Mapping):
@@ -69,15 +73,15 @@ def init_scale(model: M, batch: Any) -> M:
 class _Normalise:
     """A forward hook that sets one layer's scale and bias at its first call, and passes on what they give."""
 
-    def __init__(self, weight: Weight, own: FromProxy) -> None:
-        self.weight, self.own, self.done = weight, own, False
+    def __init__(self, weight: Weight, parametrization: FromProxy) -> None:
+        self.weight, self.parametrization, self.done = weight, parametrization, False
 
     def __call__(self, module: nn.Module, _: Any, output: Tensor) -> Tensor | None:
         if self.done:
             return None
         self.done = True
         # Channels are last in a linear layer's output, and where the kernel's dimensions begin in a convolution's.
-        channel = -1 if isinstance(module, nn.Linear) else -(len(self.own.shape) - 1)
+        channel = -1 if isinstance(module, nn.Linear) else -(len(self.parametrization.shape) - 1)
         y = output.movedim(channel, -1)
         bias: Tensor | None = module.bias  # type: ignore[assignment]
         if bias is not None:
@@ -85,10 +89,10 @@ class _Normalise:
         samples = y.reshape(-1, y.shape[-1]).double()
         mean, std = samples.mean(0), samples.std(0, correction=0)
         if not bool(torch.isfinite(std).all()):
-            raise ValueError(f"{self.weight.called} gives NaN or infinity on this batch; its scale can't start there")
+            raise ValueError(f"{self.weight.label} gives NaN or infinity on this batch; its scale can't start there")
         # Of a filter that does not vary there is only rounding noise to divide by.
         std = torch.where(std > 1e-6 * samples.square().mean(0).sqrt(), std, 1.0)
-        self.own.scale.div_(std)
+        self.parametrization.scale.div_(std)
         y = y / std.to(y.dtype)
         if bias is not None:
             bias.copy_(-mean / std)

@@ -9,16 +9,17 @@ from typing import Any, NamedTuple, TypeAlias
 from torch import nn
 from torch.nn.utils import parametrize
 
-from oni.nn.parametrization import CONVOLUTIONS, FromProxy, layout_of
+from oni.nn.parametrization import CONVOLUTIONS, FromProxy, get_layout, is_transformers_conv1d
 
-__all__ = ["LEFT_ALONE", "Selector", "Weight", "chosen", "proxied_weights", "weights"]
+__all__ = ["LEFT_ALONE", "Selector", "Weight", "choose_weights", "find_proxied_weights", "find_weights"]
 
-One: TypeAlias = "type[nn.Module] | str | Callable[[str, nn.Module], bool]"
-Selector: TypeAlias = "One | Iterable[One] | None"
+Criterion: TypeAlias = "type[nn.Module] | str | Callable[[str, nn.Module], bool]"
+Selector: TypeAlias = "Criterion | Iterable[Criterion] | None"
 
 LEFT_ALONE = "_oni_left_alone"
 """The attribute of a converted model that remembers why weights were left alone."""
 ATTENTION = ("in_proj_weight", "q_proj_weight", "k_proj_weight", "v_proj_weight")
+UNKNOWN_KIND = "not a kind of layer that convert knows"
 
 
 class Weight(NamedTuple):
@@ -34,14 +35,14 @@ class Weight(NamedTuple):
     """Why this kind of layer is never converted by itself."""
 
     @property
-    def called(self) -> str:
-        """Its name in tables and errors."""
+    def label(self) -> str:
+        """The layer's name in errors."""
         return self.layer or type(self.module).__name__
 
     @property
-    def shown(self) -> str:
+    def title(self) -> str:
         """The weight's name in tables."""
-        return self.called if self.name == "weight" else f"{self.called}.{self.name}"
+        return self.label if self.name == "weight" else f"{self.label}.{self.name}"
 
     @property
     def parametrization(self) -> nn.Module | None:
@@ -51,13 +52,15 @@ class Weight(NamedTuple):
         return self.module.parametrizations[self.name][0]  # type: ignore[index, return-value]
 
 
-def weights(model: nn.Module) -> Iterator[Weight]:
+def find_weights(model: nn.Module) -> Iterator[Weight]:
     """Every weight that has rows and columns, in the model's order; each module once, under its first name."""
     for layer, module in model.named_modules():
         if isinstance(module, parametrize.ParametrizationList | FromProxy) or layer.endswith(".parametrizations"):
             continue
         if isinstance(module, (nn.Linear, *CONVOLUTIONS)):
-            yield Weight(layer, module, "weight")
+            yield Weight(layer, module, "weight", unfit=explain_emptiness(module))
+        elif is_transformers_conv1d(module):
+            yield Weight(layer, module, "weight", groups=count_attention_parts(layer, module))
         elif isinstance(module, nn.MultiheadAttention):
             for name in ATTENTION:
                 if parametrize.is_parametrized(module, name) or module._parameters.get(name) is not None:
@@ -74,7 +77,27 @@ def weights(model: nn.Module) -> Iterator[Weight]:
             parametrised = list(module.parametrizations) if parametrize.is_parametrized(module) else []
             own = [name for name, parameter in module._parameters.items() if is_matrix(parameter)]
             for name in own + parametrised:
-                yield Weight(layer, module, name, unfit="not a kind of layer that convert knows")
+                yield Weight(layer, module, name, unfit=UNKNOWN_KIND)
+
+
+def explain_emptiness(module: nn.Module) -> str:
+    weight = module._parameters.get("weight")
+    lazy = isinstance(weight, nn.parameter.UninitializedParameter)
+    return "has no entries" if weight is not None and not lazy and weight.numel() == 0 else ""
+
+
+def count_attention_parts(layer: str, module: nn.Module) -> int:
+    """3 for the joined projection of queries, keys and values (``c_attn``), 2 where the queries are apart, else 1."""
+    holder, name = (
+        (module.parametrizations["weight"], "original")  # type: ignore[index]
+        if parametrize.is_parametrized(module, "weight")
+        else (module, "weight")
+    )
+    weight = holder._parameters.get(name)  # type: ignore[union-attr]
+    if weight is None or layer.rpartition(".")[2] != "c_attn":
+        return 1
+    inputs, outputs = weight.shape
+    return outputs // inputs if outputs in (2 * inputs, 3 * inputs) else 1
 
 
 def is_matrix(parameter: nn.Parameter | None) -> bool:
@@ -82,7 +105,7 @@ def is_matrix(parameter: nn.Parameter | None) -> bool:
     return parameter is not None and not lazy and parameter.dim() > 1
 
 
-def proxied_weights(model: nn.Module) -> Iterator[tuple[Weight, FromProxy]]:
+def find_proxied_weights(model: nn.Module) -> Iterator[tuple[Weight, FromProxy]]:
     """The weights that are computed from a proxy now, wherever they are."""
     for layer, module in model.named_modules():
         if not isinstance(module, parametrize.ParametrizationList) and parametrize.is_parametrized(module):
@@ -91,80 +114,81 @@ def proxied_weights(model: nn.Module) -> Iterator[tuple[Weight, FromProxy]]:
                     yield Weight(layer, module, name), parametrizations[0]
 
 
-def chosen(model: nn.Module, only: Selector, skip: Selector) -> Iterator[tuple[Weight, str]]:
+def choose_weights(model: nn.Module, only: Selector, skip: Selector) -> Iterator[tuple[Weight, str]]:
     """Each weight, and why it is left alone: empty if it is not."""
-    wanted, unwanted = selectors(only, "only"), selectors(skip, "skip")
+    wanted, unwanted = list_criteria(only, "only"), list_criteria(skip, "skip")
     used: set[int] = set()
 
-    def first_match(weight: Weight, those: list[One]) -> One | None:
-        matches = [(i, one) for i, one in enumerate(those) if matched(one, weight)]
-        used.update(id(one) for _, one in matches)
-        return matches[0][1] if matches else None
+    def first_match(weight: Weight, criteria: list[Criterion]) -> Criterion | None:
+        matching = [criterion for criterion in criteria if matches(criterion, weight)]
+        used.update(map(id, matching))
+        return matching[0] if matching else None
 
-    result = []
-    for weight in weights(model):
-        left_out = first_match(weight, unwanted)
+    choices = []
+    for weight in find_weights(model):
+        skipped_by = first_match(weight, unwanted)
         if wanted and first_match(weight, wanted) is None:
             why = "not among only"
-        elif left_out is not None:
-            why = f"skipped by {described(left_out)}"
+        elif skipped_by is not None:
+            why = f"skipped by {describe(skipped_by)}"
         else:
             why = weight.unfit
-        result.append((weight, why))
-    for argument, those in (("only", wanted), ("skip", unwanted)):
-        for one in those:
-            if id(one) not in used and not callable_predicate(one):
-                names = [weight.layer for weight, _ in result][:8]
-                raise ValueError(f"{argument}={described(one)} matches no layer; the model has {names}")
-    shared = owners(model)
-    taken = {id(weight.module): weight for weight, why in result if not why}
-    yield from ((weight, why or shared_with_others(weight, shared, taken)) for weight, why in result)
+        choices.append((weight, why))
+    for argument, criteria in (("only", wanted), ("skip", unwanted)):
+        for criterion in criteria:
+            if id(criterion) not in used and not is_predicate(criterion):
+                names = [weight.layer for weight, _ in choices][:8]
+                raise ValueError(f"{argument}={describe(criterion)} matches no layer; the model has {names}")
+    owners = find_owners(model)
+    taken = {id(weight.module): weight for weight, why in choices if not why}
+    yield from ((weight, why or explain_sharing(weight, owners, taken)) for weight, why in choices)
 
 
-def selectors(given: Selector, argument: str) -> list[One]:
-    if given is None:
+def list_criteria(selector: Selector, argument: str) -> list[Criterion]:
+    if selector is None:
         return []
-    several = isinstance(given, Iterable) and not isinstance(given, str | type)
-    those: list[Any] = list(given) if several else [given]  # type: ignore[arg-type]
-    for one in those:
-        if not (isinstance(one, str) or callable(one)):
+    several = isinstance(selector, Iterable) and not isinstance(selector, str | type)
+    criteria: list[Any] = list(selector) if several else [selector]  # type: ignore[arg-type]
+    for criterion in criteria:
+        if not (isinstance(criterion, str) or callable(criterion)):
             raise TypeError(
                 f"{argument} takes module types, glob patterns on names such as 'features.*', or functions of "
-                f"(name, module), got {one!r}"
+                f"(name, module), got {criterion!r}"
             )
-    return those
+    return criteria
 
 
-def matched(one: One, weight: Weight) -> bool:
-    if isinstance(one, str):
-        return fnmatchcase(weight.layer, one)
-    if isinstance(one, type):
-        return isinstance(weight.module, one)
-    return bool(one(weight.layer, weight.module))
+def matches(criterion: Criterion, weight: Weight) -> bool:
+    if isinstance(criterion, str):
+        # The name itself counts too: it may hold brackets, which are special in a pattern.
+        return weight.layer == criterion or fnmatchcase(weight.layer, criterion)
+    if isinstance(criterion, type):
+        return isinstance(weight.module, criterion)
+    return bool(criterion(weight.layer, weight.module))
 
 
-def callable_predicate(one: One) -> bool:
-    return not isinstance(one, str | type)
+def is_predicate(criterion: Criterion) -> bool:
+    return not isinstance(criterion, str | type)
 
 
-def described(one: One) -> str:
-    return repr(one) if isinstance(one, str) else getattr(one, "__name__", repr(one))
+def describe(criterion: Criterion) -> str:
+    return repr(criterion) if isinstance(criterion, str) else getattr(criterion, "__name__", repr(criterion))
 
 
-def owners(model: nn.Module) -> dict[int, list[tuple[nn.Module, str]]]:
+def find_owners(model: nn.Module) -> dict[int, list[tuple[nn.Module, str]]]:
     """For each parameter, the modules that hold it as their own."""
-    held: dict[int, list[tuple[nn.Module, str]]] = {}
+    owners: dict[int, list[tuple[nn.Module, str]]] = {}
     for _, module in model.named_modules():
         for name, parameter in module._parameters.items():
             if parameter is not None:
-                held.setdefault(id(parameter), []).append((module, name))
-    return held
+                owners.setdefault(id(parameter), []).append((module, name))
+    return owners
 
 
-def shared_with_others(weight: Weight, shared: dict[int, list[tuple[nn.Module, str]]], taken: dict[int, Weight]) -> str:
+def explain_sharing(weight: Weight, owners: dict[int, list[tuple[nn.Module, str]]], taken: dict[int, Weight]) -> str:
     """Why sharing its parameter keeps a weight from being converted: its partners would use the proxy as a weight."""
     parameter = weight.module._parameters.get(weight.name)
-    for module, _ in shared.get(id(parameter), []):
-        if id(module) not in taken or layout_of(module) != layout_of(weight.module):
+    for module, _ in owners.get(id(parameter), []):
+        if id(module) not in taken or get_layout(module) != get_layout(weight.module):
             return f"shares its parameter with {type(module).__name__}, which is not converted"
     return ""

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from oni.diagnostics.spectrum import orthogonality, spectrum
-from oni.models.select import LEFT_ALONE, Weight, proxied_weights, weights
+from oni.models.select import LEFT_ALONE, Weight, find_proxied_weights, find_weights
 from oni.newton.matrix import is_tall
 from oni.nn.parametrization import FromProxy, Orthogonal
 
@@ -44,14 +44,14 @@ class Row:
             self.kind,
             "" if self.shape is None else " x ".join(map(str, self.shape)),
             "" if self.steps is None else str(self.steps),
-            "" if self.scale is None else span(*self.scale),
+            "" if self.scale is None else format_range(*self.scale),
             "" if self.delta is None else f"{self.delta:.3f}",
-            "" if self.sigma is None else span(*self.sigma),
+            "" if self.sigma is None else format_range(*self.sigma),
             self.why,
         )
 
 
-def span(low: float, high: float) -> str:
+def format_range(low: float, high: float) -> str:
     return f"{low:.3f}" if round(low, 3) == round(high, 3) else f"{low:.3f} - {high:.3f}"
 
 
@@ -64,7 +64,7 @@ class Summary:
     def __str__(self) -> str:
         if sys.stdout.isatty():
             try:
-                return self._drawn()
+                return self._draw()
             except ModuleNotFoundError:
                 pass
         table = [HEADINGS, *(row.cells() for row in self.rows)]
@@ -72,17 +72,21 @@ class Summary:
         lines = [
             "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in table
         ]
-        return "\n".join([lines[0], "-" * max(map(len, lines)), *lines[1:], "", self.counted()])
+        return "\n".join([lines[0], "-" * max(map(len, lines)), *lines[1:], "", self.headline()])
 
-    def counted(self) -> str:
-        """How many layers were converted, in a sentence."""
-        orthogonal = sum(not row.why for row in self.rows)
-        return f"{orthogonal} of {len(self.rows)} weights are orthogonal."
+    def headline(self) -> str:
+        """How many weights are orthogonalised, and how far, in a sentence."""
+        sigmas = [row.sigma for row in self.rows if row.sigma is not None]
+        count = f"{len(sigmas)} of {len(self.rows)} weights are orthogonalised"
+        if not sigmas:
+            return count + "."
+        low, high = min(low for low, _ in sigmas), max(high for _, high in sigmas)
+        return f"{count}; their singular values, before scale: {format_range(low, high)}."
 
     def __rich__(self) -> Any:
         from rich.table import Table
 
-        table = Table(title=self.counted(), title_justify="left", box=None, header_style="bold")
+        table = Table(title=self.headline(), title_justify="left", box=None, header_style="bold")
         for heading in HEADINGS:
             table.add_column(
                 heading, justify="right" if heading in ("steps", "delta") else "left", no_wrap=heading != HEADINGS[-1]
@@ -91,7 +95,7 @@ class Summary:
             table.add_row(*row.cells(), style="dim" if row.why else None)
         return table
 
-    def _drawn(self) -> str:
+    def _draw(self) -> str:
         from rich.console import Console
 
         text = io.StringIO()
@@ -109,33 +113,42 @@ def summary(model: nn.Module) -> Summary:
     0      Linear     4 x 8  12     1.000  0.000  1.000
     2      Embedding  3 x 2                              an embedding is a table, not a map
     <BLANKLINE>
-    1 of 2 weights are orthogonal.
+    1 of 2 weights are orthogonalised; their singular values, before scale: 1.000.
     """
     reasons = getattr(model, LEFT_ALONE, {})
-    found = {
-        (id(weight.module), weight.name): (weight, own) for weight, own in proxied_weights(model) if own.orthogonal
+    proxied = {
+        (id(weight.module), weight.name): (weight, parametrization)
+        for weight, parametrization in find_proxied_weights(model)
+        if parametrization.orthogonal
     }
     rows = []
-    for weight in weights(model):
-        _, own = found.pop((id(weight.module), weight.name), (weight, None))
-        rows.append(orthogonal_row(weight, own) if own is not None else plain_row(weight, reasons))
+    for weight in find_weights(model):
+        _, parametrization = proxied.pop((id(weight.module), weight.name), (weight, None))
+        if parametrization is None:
+            rows.append(plain_row(weight, reasons))
+        else:
+            rows.append(orthogonal_row(weight, parametrization))
     # Parameters that convert would not touch, made orthogonal by hand.
-    rows += [orthogonal_row(weight, own) for weight, own in found.values()]
+    rows += [orthogonal_row(weight, parametrization) for weight, parametrization in proxied.values()]
     return Summary(tuple(rows))
 
 
-def orthogonal_row(weight: Weight, own: FromProxy) -> Row:
+def orthogonal_row(weight: Weight, parametrization: FromProxy) -> Row:
     with torch.no_grad():
         Z = weight.module.parametrizations[weight.name].original  # type: ignore[union-attr, index]
-        factors = own.scale.detach() if own.options.learn_scale else torch.tensor([own.options.scale])
-        parts = own.alone(own.unscaled(Z))
-        sigmas = [spectrum(W) for W in parts]
-        deltas = [orthogonality(W).column if is_tall(*W.shape[-2:]) else orthogonality(W).row for W in parts]
+        factors = (
+            parametrization.scale.detach()
+            if parametrization.options.learn_scale
+            else torch.tensor([parametrization.options.scale])
+        )
+        blocks = parametrization.blocks(parametrization.unscaled(Z))
+        sigmas = [spectrum(W) for W in blocks]
+        deltas = [orthogonality(W).column if is_tall(*W.shape[-2:]) else orthogonality(W).row for W in blocks]
     return Row(
-        layer=weight.shown,
-        kind=kind(weight),
-        shape=own.shape,
-        steps=own.options.steps if isinstance(own, Orthogonal) else None,
+        layer=weight.title,
+        kind=layer_kind(weight),
+        shape=parametrization.shape,
+        steps=parametrization.options.steps if isinstance(parametrization, Orthogonal) else None,
         scale=(float(factors.min()), float(factors.max())),
         delta=max(float(delta.max()) for delta in deltas),
         sigma=(min(float(sigma.min()) for sigma in sigmas), max(float(sigma.max()) for sigma in sigmas)),
@@ -146,11 +159,11 @@ def orthogonal_row(weight: Weight, own: FromProxy) -> Row:
 def plain_row(weight: Weight, reasons: dict[str, str]) -> Row:
     present = weight.parametrization
     why = f"parametrised by {type(present).__name__}" if present is not None else ""
-    why = why or reasons.get(weight.shown) or weight.unfit or "not chosen"
+    why = why or reasons.get(weight.title) or weight.unfit or "plain: never converted, or baked"
     tensor = weight.module._parameters.get(weight.name)
     shape = None if tensor is None else tuple(tensor.shape)
-    return Row(weight.shown, kind(weight), shape, None, None, None, None, why)
+    return Row(weight.title, layer_kind(weight), shape, None, None, None, None, why)
 
 
-def kind(weight: Weight) -> str:
+def layer_kind(weight: Weight) -> str:
     return type(weight.module).__name__.removeprefix("Parametrized")

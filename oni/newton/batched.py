@@ -1,8 +1,17 @@
-"""Many matrices of one shape in one batched call, each with a gradient of its own, in a graph that lasts."""
+"""Many matrices of one shape in one batched call, each with a gradient and a graph of its own.
+
+A matrix that a loss does not depend on is not part of the graph of that loss: its Z gets no gradient, and code that
+follows the graph (``DistributedDataParallel``) does not wait for one. Still the backward passes of all matrices are one
+batched call. Each result hangs on its Z by two nodes: autograd runs nodes in the reverse order of their creation, so
+all the outer nodes, which collect the gradients, come before the first inner node, which pulls back all that were
+collected and returns its own. Another order would cost time, nothing else: an inner node also gets its gradient itself.
+"""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -11,8 +20,8 @@ from torch import Tensor
 from oni.newton.bounding import Bounded
 from oni.newton.evaluation import Evaluation, Spec, evaluate, pullback
 from oni.newton.iteration import Trace
-from oni.newton.matrix import flat_batch, grouped
-from oni.newton.orthogonalize import checked_options, full_precision
+from oni.newton.matrix import flatten_batch, split_groups
+from oni.newton.orthogonalize import check_options, disable_autocast
 from oni.newton.precision import planned_before
 
 __all__ = ["orthogonalize_each"]
@@ -26,85 +35,160 @@ def orthogonalize_each(
     bound: str = "compact",
     groups: int = 1,
     schedule: str = "newton",
-) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
+    lasting: bool = False,
+) -> tuple[Tensor, ...]:
     """``orthogonalize`` of each, all of one shape, dtype and device, at the cost of one batched call.
 
-    Unlike a graph of ``orthogonalize``, this one may be differentiated any number of times without ``retain_graph``:
-    what the backward pass needs stays until the results are dropped. So the results may serve several forward and
-    backward passes. One that a loss does not depend on gives its Z no gradient, not a zero one.
-
-    Returns:
-        The Ws, and copies of the Zs as they were then.
+    Args:
+        Zs: the proxies.
+        steps, center, bound, groups, schedule: as in :func:`oni.orthogonalize`.
+        lasting: whether the graph may be differentiated any number of times without ``retain_graph``, so that the
+            results can serve several forward and backward passes. What the backward pass needs then stays until the
+            results are dropped. Otherwise it is freed by the backward pass that used it, as everywhere in torch.
     """
     first = Zs[0]
-    steps, center, groups = checked_options(first.shape, steps, center, bound, groups, schedule)
+    steps, center, groups = check_options(first.shape, steps, center, bound, groups, schedule)
     dtype, specs = planned_before(schedule, steps, first.dtype, first.device.type, bound, center)
-    *Ws, copies = _OrthogonalizeEach.apply(specs, dtype, groups, *Zs)
-    return tuple(Ws), copies.unbind()
+    batch = _Batch(Zs, specs, dtype, groups, lasting)
+    if not (torch.is_grad_enabled() and any(Z.requires_grad for Z in Zs)):
+        return tuple(batch.results)
+    inner = [_Inner.apply(Z, batch, index) for index, Z in enumerate(Zs)]
+    # Kept there, the results would hold the graph that holds the batch.
+    batch.results = []
+    outer = tuple(W.view_as(W) for W in inner)
+    for index, W in enumerate(outer):
+        if W.requires_grad:
+            W.register_hook(partial(batch.collect, index))
+    return outer
 
 
-class _OrthogonalizeEach(torch.autograd.Function):
+class _Batch:
+    """What the graphs of several matrices share: the intermediates, and the gradients of a backward pass under way."""
+
+    def __init__(self, Zs: Sequence[Tensor], specs: list[Spec], dtype: torch.dtype, groups: int, lasting: bool) -> None:
+        self.specs, self.dtype, self.groups, self.lasting = specs, dtype, groups, lasting
+        with torch.no_grad(), disable_autocast(Zs[0].device.type):
+            W, self.chain = self.evaluate(_stack(Zs))
+        # .data: results that share memory but no version, so that no write to one looks like a write to all.
+        self.results = [result.data for result in _split(W, Zs)]
+        self.rows = {index: index for index in range(len(Zs))}
+        """Where each matrix stands in the batch of intermediates."""
+        self.lock = threading.Lock()
+        self.task = -1
+        """The backward pass to which the gradients belong."""
+        self.collected: dict[int, Tensor] = {}
+        """Gradients with respect to the Ws that have not been pulled back."""
+        self.pulled_back: dict[int, Tensor] = {}
+        """Gradients with respect to the Zs that have not been returned."""
+
+    def evaluate(self, Z: Tensor) -> tuple[Tensor, list[Evaluation]]:
+        """The result and all intermediates, in plain differentiable operations."""
+        A = self.flatten(Z)
+        chain = []
+        for spec in self.specs:
+            evaluation = evaluate(A, spec)
+            A = evaluation.W
+            # The results are no part of what the backward pass needs, and holding them here would be a cycle.
+            chain.append(evaluation._replace(W=evaluation.scale))
+        return A, chain
+
+    def flatten(self, Z: Tensor) -> Tensor:
+        return flatten_batch(split_groups(Z.to(self.dtype), self.groups))
+
+    def pull_back(self, G: Tensor, chain: list[Evaluation]) -> Tensor:
+        G = self.flatten(G)
+        for spec, evaluation in zip(reversed(self.specs), reversed(chain), strict=True):
+            G = pullback(G, evaluation, spec)
+        return G
+
+    def enter(self, task: int) -> None:
+        """Forget what an earlier backward pass left behind."""
+        if task != self.task:
+            self.task, self.collected, self.pulled_back = task, {}, {}
+
+    def collect(self, index: int, G: Tensor) -> None:
+        """Keep a gradient until the first inner node runs. With ``create_graph`` each matrix goes its own way."""
+        if not torch.is_grad_enabled():
+            with self.lock:
+                self.enter(torch._C._current_graph_task_id())
+                self.collected[index] = G
+
+    def gradient(self, index: int, G: Tensor) -> Tensor:
+        """The gradient with respect to one Z; that of all collected ones is computed with the first."""
+        with self.lock:
+            self.enter(torch._C._current_graph_task_id())
+            if index not in self.pulled_back:
+                self.collected[index] = G
+                self.pull_back_collected()
+            return self.pulled_back.pop(index)
+
+    def pull_back_collected(self) -> None:
+        indices, Gs = list(self.collected), list(self.collected.values())
+        self.collected = {}
+        with disable_autocast(Gs[0].device.type):
+            gradients = self.pull_back(_stack(Gs), self.part(indices))
+        self.pulled_back.update(zip(indices, _split(gradients, Gs), strict=True))
+        if not (self.lasting or torch._C._autograd._get_current_graph_task_keep_graph()):
+            left = [index for index in self.rows if index not in indices]
+            self.chain = self.part(left) if left else []
+            self.rows = {index: row for row, index in enumerate(left)}
+
+    def part(self, indices: list[int]) -> list[Evaluation]:
+        """The intermediates of these matrices, in this order."""
+        rows = [self.rows[index] for index in indices]
+        count = len(self.rows)
+        return self.chain if rows == list(range(count)) else [_part(piece, rows, count) for piece in self.chain]
+
+
+class _Inner(torch.autograd.Function):
+    """From Z to its result in the batch."""
+
     @staticmethod
-    def forward(ctx: Any, specs: list[Spec], dtype: torch.dtype, groups: int, *Zs: Tensor) -> tuple[Tensor, ...]:
+    def forward(ctx: Any, Z: Tensor, batch: _Batch, index: int) -> Tensor:
         ctx.set_materialize_grads(False)
-        ctx.how = specs, dtype, groups
-        # Not save_for_backward, which the first backward() would empty.
-        ctx.Zs = Zs
-        copies = torch.stack(Zs)
-        ctx.mark_non_differentiable(copies)
-        with full_precision(Zs[0].device.type):
-            W, chain = _forward(copies if len(Zs) > 1 else copies[0], specs, dtype, groups)
-        # An output kept here would be a reference cycle; the backward pass needs the Ws no more.
-        ctx.chain = [of._replace(W=of.scale) for of in chain]
-        return *_split(W, Zs), copies
+        ctx.batch, ctx.index = batch, index
+        if batch.lasting:
+            # save_for_backward would be emptied by the first backward pass, so check the version by hand.
+            ctx.Z, ctx.version = Z, Z._version
+        else:
+            ctx.save_for_backward(Z)
+        return batch.results[index]
 
     @staticmethod
-    def backward(ctx: Any, *Gs: Tensor | None) -> tuple[Tensor | None, ...]:
-        specs, dtype, groups = ctx.how
-        *Gs, _ = Gs  # type: ignore[assignment]
-        wanted = [i for i, G in enumerate(Gs) if G is not None]
-        gradients: list[Tensor | None] = [None] * len(Gs)
-        if wanted:
-            given = [G for G in Gs if G is not None]
-            with full_precision(given[0].device.type):
-                if torch.is_grad_enabled():
-                    chain = _forward(_stack([ctx.Zs[i] for i in wanted]), specs, dtype, groups)[1]
-                else:
-                    chain = ctx.chain if len(wanted) == len(Gs) else [_part(of, wanted, len(Gs)) for of in ctx.chain]
-                G = flat_batch(grouped(_stack(given).to(dtype), groups))
-                for spec, of in zip(reversed(specs), reversed(chain), strict=True):
-                    G = pullback(G, of, spec)
-            for i, gradient in zip(wanted, _split(G, given), strict=True):
-                gradients[i] = gradient
-        return (None, None, None, *gradients)
+    def backward(ctx: Any, G: Tensor | None) -> tuple[Tensor | None, None, None]:
+        if G is None:
+            return None, None, None
+        batch: _Batch = ctx.batch
+        if batch.lasting and ctx.Z._version != ctx.version:
+            raise RuntimeError(
+                "one of the proxies needed for gradient computation has been modified by an inplace operation (an "
+                "optimizer step, load_state_dict): call backward() before it, or run the model again after it"
+            )
+        Z = ctx.Z if batch.lasting else ctx.saved_tensors[0]
+        if torch.is_grad_enabled():
+            # create_graph: saved intermediates are constants to autograd, so compute them again from Z.
+            with disable_autocast(Z.device.type):
+                gradient = batch.pull_back(G, batch.evaluate(Z)[1])
+            return gradient.reshape(Z.shape).to(Z.dtype), None, None
+        return batch.gradient(ctx.index, G), None, None
 
 
 def _stack(Zs: Sequence[Tensor]) -> Tensor:
     return Zs[0] if len(Zs) == 1 else torch.stack(tuple(Zs))
 
 
-def _split(W: Tensor, like: Sequence[Tensor]) -> tuple[Tensor, ...]:
-    W = W.to(like[0].dtype).reshape(len(like), *like[0].shape)
+def _split(W: Tensor, templates: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    """Split a batch into tensors of the templates' shape and dtype."""
+    W = W.to(templates[0].dtype).reshape(len(templates), *templates[0].shape)
     return tuple(W.unbind())
 
 
-def _forward(Z: Tensor, specs: list[Spec], dtype: torch.dtype, groups: int) -> tuple[Tensor, list[Evaluation]]:
-    A = flat_batch(grouped(Z.to(dtype), groups))
-    chain = []
-    for spec in specs:
-        of = evaluate(A, spec)
-        A = of.W
-        chain.append(of)
-    return A, chain
-
-
-def _part(of: Evaluation, wanted: list[int], count: int) -> Evaluation:
+def _part(evaluation: Evaluation, rows: list[int], count: int) -> Evaluation:
     """The evaluation of some of the matrices of a batch."""
 
     def part(tensor: Tensor | None) -> Tensor | None:
-        return None if tensor is None else tensor.unflatten(0, (count, -1))[wanted].flatten(0, 1)
+        return None if tensor is None else tensor.unflatten(0, (count, -1))[rows].flatten(0, 1)
 
-    at = Bounded._make(map(part, of.at))
-    return Evaluation._make(
-        (part(of.W), part(of.scale), part(of.A), at, [Trace._make(map(part, trace)) for trace in of.traces])
-    )
+    at = Bounded._make(map(part, evaluation.at))
+    traces = [Trace._make(map(part, trace)) for trace in evaluation.traces]
+    return Evaluation._make((part(evaluation.W), part(evaluation.scale), part(evaluation.A), at, traces))

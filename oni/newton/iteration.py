@@ -114,8 +114,9 @@ def inverse_root_tangent(E: Tensor, plan: list[Stage], traces: list[Trace]) -> T
     return dB
 
 
-def product(X: Tensor, Y: Tensor, *, plus: Tensor | None = None, alpha: float = 1.0, beta: float = 1.0) -> Tensor:
+def product(X: Tensor, Y: Tensor, *, plus: Tensor | None = None, alpha: float = 1, beta: float = 1) -> Tensor:
     """``alpha X Y + beta plus`` in one pass, for matrices and batches of them."""
+    # The defaults are ints: torch.compile(dynamic=True) makes an input of a float, which a second call then misses.
     if plus is None:
         return torch.matmul(X, Y)
     if X.dim() == 2:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from torch import Tensor
 
-__all__ = ["Layout", "checked_groups", "flat_batch", "grouped", "is_tall"]
+__all__ = ["Layout", "check_groups", "flatten_batch", "is_tall", "split_groups"]
 
 
 class Layout(NamedTuple):
@@ -50,24 +51,28 @@ def is_tall(n: int, d: int) -> bool:
     return n > d
 
 
-def checked_groups(groups: int, n: int) -> int:
-    """``groups`` itself, if it splits n rows evenly."""
-    if isinstance(groups, bool) or not isinstance(groups, int):
+def check_groups(groups: int, n: int) -> int:
+    """Return ``groups`` as an int if it splits n rows evenly."""
+    try:
+        if isinstance(groups, bool):
+            raise TypeError
+        count = operator.index(groups)
+    except TypeError:
         raise TypeError(
             f"groups must be a whole number, got {groups!r} of type {type(groups).__name__}; "
             "pass groups=1 for one group"
-        )
-    if groups < 1 or n % groups:
+        ) from None
+    if count < 1 or n % count:
         divisors = [k for k in range(1, n + 1) if n % k == 0]
-        raise ValueError(f"groups must divide the {n} rows of Z into equal parts, got {groups}; pass one of {divisors}")
-    return groups
+        raise ValueError(f"groups must divide the {n} rows of Z into equal parts, got {count}; pass one of {divisors}")
+    return count
 
 
-def grouped(Z: Tensor, groups: int) -> Tensor:
+def split_groups(Z: Tensor, groups: int) -> Tensor:
     """Split the rows of ``(..., n, d)`` into consecutive groups: ``(..., groups, n // groups, d)``."""
     return Z if groups == 1 else Z.unflatten(-2, (groups, Z.shape[-2] // groups))
 
 
-def flat_batch(Z: Tensor) -> Tensor:
-    """One matrix as it is, any batch as a single leading dimension."""
+def flatten_batch(Z: Tensor) -> Tensor:
+    """Return one matrix as it is, any batch with a single leading dimension."""
     return Z if Z.dim() == 2 else Z.reshape(-1, *Z.shape[-2:])

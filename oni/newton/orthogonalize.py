@@ -13,11 +13,11 @@ from torch import Tensor
 
 from oni.newton.bounding import BOUNDS
 from oni.newton.evaluation import Spec, evaluate, packed, pullback, pushforward, unpacked
-from oni.newton.matrix import checked_groups, flat_batch, grouped
+from oni.newton.matrix import check_groups, flatten_batch, split_groups
 from oni.newton.precision import planned, planned_before
 from oni.newton.schedule import checked_schedule, checked_steps
 
-__all__ = ["checked_options", "full_precision", "orthogonalize"]
+__all__ = ["check_options", "disable_autocast", "orthogonalize"]
 
 
 def orthogonalize(
@@ -74,24 +74,24 @@ def orthogonalize(
 
     Reference: Huang et al., *Controllable Orthogonalization in Training DNNs*, CVPR 2020.
     """
-    checked_input(Z)
-    steps, center, groups = checked_options(Z.shape, steps, center, bound, groups, schedule)
+    check_input(Z)
+    steps, center, groups = check_options(Z.shape, steps, center, bound, groups, schedule)
     if Z.numel() == 0:
         return Z.clone()
     # torch.compile warns of cached functions; it traces this once anyway.
     plan = planned if torch.compiler.is_compiling() else planned_before
     dtype, specs = plan(schedule, steps, Z.dtype, Z.device.type, bound, center)
-    A = flat_batch(grouped(Z.to(dtype), groups))
-    with full_precision(Z.device.type):
+    A = flatten_batch(split_groups(Z.to(dtype), groups))
+    with disable_autocast(Z.device.type):
         for spec in specs:
             A = _evaluate(A, spec)
     return A.reshape(Z.shape).to(Z.dtype)
 
 
-def checked_options(
+def check_options(
     shape: Sequence[int], steps: int, center: bool | str, bound: str, groups: int, schedule: str
 ) -> tuple[int, bool, int]:
-    """``steps``, ``center`` (settled for matrices of this shape) and ``groups``, if all options are good."""
+    """Return ``steps``, ``center`` as True or False for matrices of this shape, and ``groups``."""
     steps = checked_steps(steps)
     checked_schedule(schedule)
     if not isinstance(bound, str) or bound not in BOUNDS:
@@ -99,11 +99,11 @@ def checked_options(
     if not (isinstance(center, bool) or (isinstance(center, str) and center == "auto")):
         raise ValueError(f'center must be True, False or "auto", got {center!r}')
     n, d = shape[-2:]
-    groups = checked_groups(groups, n)
+    groups = check_groups(groups, n)
     return steps, n // groups < d if center == "auto" else bool(center), groups
 
 
-def checked_input(Z: Tensor) -> None:
+def check_input(Z: Tensor) -> None:
     if not isinstance(Z, Tensor):
         raise TypeError(f"Z must be a torch.Tensor, got {type(Z).__name__}; pass torch.as_tensor(Z)")
     if Z.dtype not in (torch.float16, torch.bfloat16, torch.float32, torch.float64):
@@ -117,7 +117,7 @@ def checked_input(Z: Tensor) -> None:
         )
 
 
-def full_precision(device_type: str) -> AbstractContextManager[object]:
+def disable_autocast(device_type: str) -> AbstractContextManager[object]:
     """Switch autocast off inside, if it is on or, for a backward that torch.compile traces, might be."""
     if not torch.amp.is_autocast_available(device_type):
         return contextlib.nullcontext()
@@ -149,18 +149,18 @@ class _Orthogonalize(torch.autograd.Function):
             return None, None
         Z, *saved = ctx.saved_tensors
         spec = ctx.spec
-        with full_precision(Z.device.type):
+        with disable_autocast(Z.device.type):
             if torch.is_grad_enabled() and not torch.compiler.is_compiling():
                 # create_graph: saved intermediates are constants to autograd, so compute them again from Z.
-                of = evaluate(Z, spec)
+                evaluation = evaluate(Z, spec)
             else:
-                of = unpacked((G, *saved), spec)
-            return pullback(G, of, spec), None
+                evaluation = unpacked((G, *saved), spec)
+            return pullback(G, evaluation, spec), None
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[int, None], Z: Tensor, spec: Spec) -> tuple[Any, Any]:
         Z = Z.movedim(in_dims[0], 0)
-        output = _evaluate_saving(flat_batch(Z), spec)
+        output = _evaluate_saving(flatten_batch(Z), spec)
         if Z.dim() == 4:
             output = tuple(tensor.unflatten(0, Z.shape[:2]) for tensor in output)
         return output, (0,) * len(output)
@@ -177,10 +177,10 @@ class _OrthogonalizeWithTangents(_Orthogonalize):
     @staticmethod
     def jvp(ctx: Any, dZ: Tensor | None, _: None) -> tuple[Tensor | None, ...]:
         (Z,) = ctx.saved_tensors
-        of = evaluate(Z, ctx.spec)
-        rest = len(packed(of)) - 1
-        with full_precision(Z.device.type):
-            return (None if dZ is None else pushforward(dZ, of, ctx.spec), *(None,) * rest)
+        evaluation = evaluate(Z, ctx.spec)
+        rest = len(packed(evaluation)) - 1
+        with disable_autocast(Z.device.type):
+            return (None if dZ is None else pushforward(dZ, evaluation, ctx.spec), *(None,) * rest)
 
 
 # torch binds the arguments of every call by signature, and reads the signature anew each time unless it finds it here.

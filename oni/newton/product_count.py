@@ -23,7 +23,7 @@ import torch
 from oni.newton.evaluation import Spec
 from oni.newton.precision import planned
 
-__all__ = ["Products", "products_of"]
+__all__ = ["Products", "count_products"]
 
 
 class Products(NamedTuple):
@@ -43,17 +43,17 @@ class Products(NamedTuple):
         return self.long_forward + self.long_backward
 
 
-def products_of(steps: int, *, bound: str = "compact", schedule: str = "newton") -> Products:
+def count_products(steps: int, *, bound: str = "compact", schedule: str = "newton") -> Products:
     """The least number of products for ``steps`` steps on a float32 CPU matrix.
 
-    >>> products_of(5)
+    >>> count_products(5)
     Products(short_forward=10, short_backward=14, long_forward=2, long_backward=3)
     """
     _, parts = planned(schedule, steps, torch.float32, "cpu", bound, True)
-    return Products(*map(sum, zip(*map(_products_of_part, parts), strict=True)))
+    return Products(*map(sum, zip(*map(_count_part, parts), strict=True)))
 
 
-def _products_of_part(part: Spec) -> Products:
+def _count_part(part: Spec) -> Products:
     quartic = sum(stage.l != 0 for stage in part.plan)
     joints = max(0, len(part.plan) - 1)
     # A quartic stage squares twice. Each joint between two stages multiplies B by Q, squares Q and multiplies P

@@ -12,7 +12,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from oni.newton.matrix import grouped
+from oni.newton.matrix import split_groups
 from oni.newton.schedule import stretches
 
 __all__ = ["authors", "direct", "literal", "oracle", "printed_backward"]
@@ -35,7 +35,7 @@ def oracle(
     Singular values below the float64 rounding error of the decomposition count as zero, as they are
     zero or meaningless, and a long schedule would lift them.
     """
-    A = grouped(Z.detach().double(), groups)
+    A = split_groups(Z.detach().double(), groups)
     if center:
         A = A - A.mean(-1, keepdim=True)
     U, sigma, Rh = torch.linalg.svd(A, full_matrices=False)
@@ -61,7 +61,7 @@ def direct(
     schedule: str = "newton",
 ) -> Tensor:
     """The same map in its simplest stable form, in Z's own precision, differentiable by autograd."""
-    W = grouped(Z, groups)
+    W = split_groups(Z, groups)
     if center:
         W = W - W.mean(-1, keepdim=True)
     M = W @ W.mT if W.shape[-2] <= W.shape[-1] else W.mT @ W

@@ -14,35 +14,35 @@ import torch
 from torch import Tensor
 
 from oni.newton.matrix import Layout
-from oni.nn.parametrization import Options, settled
+from oni.nn.options import Options, make_options
 
-__all__ = ["decoded", "encoded"]
+__all__ = ["decode_options", "encode_options"]
 
 LONGEST = 4096
 
 
-def encoded(options: Options, layout: Layout) -> Tensor:
-    """Options and layout as numbers.
+def encode_options(options: Options, layout: Layout) -> Tensor:
+    """Write options and layout as numbers.
 
-    >>> decoded(encoded(settled(steps=3, scale="relu"), Layout(groups=2)).half())[0].scale
+    >>> decode_options(encode_options(make_options(steps=3, scale="relu"), Layout(groups=2)).half())[0].scale
     1.4142135623730951
     """
     text = json.dumps({"oni": 1, **asdict(options), "layout": layout._asdict()}, separators=(",", ":"))
     return torch.tensor(list(text.encode()), dtype=torch.float32)
 
 
-def decoded(tensor: object) -> tuple[Options, Layout]:
-    """The inverse of ``encoded``; ``ValueError`` for anything else."""
+def decode_options(tensor: object) -> tuple[Options, Layout]:
+    """Read what ``encode_options`` wrote; ``ValueError`` for anything else."""
     if not isinstance(tensor, Tensor) or tensor.dim() != 1 or not 0 < tensor.numel() <= LONGEST:
         raise ValueError("not the saved options of an orthogonal weight")
     try:
-        held = json.loads(bytes(tensor.detach().cpu().float().round().int().tolist()).decode("ascii"))
-        layout = Layout(**held.pop("layout"))
-        version = held.pop("oni")
-        options = settled(**held)
+        fields = json.loads(bytes(tensor.detach().cpu().float().round().int().tolist()).decode("ascii"))
+        layout = Layout(**fields.pop("layout"))
+        version = fields.pop("oni")
+        options = make_options(**fields)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise ValueError(f"not the saved options of an orthogonal weight ({type(error).__name__})") from None
-    good = type(layout.groups) is int and layout.groups > 0 and type(layout.transposed) is bool
-    if version != 1 or not good:
+    valid_layout = type(layout.groups) is int and layout.groups > 0 and type(layout.transposed) is bool
+    if version != 1 or not valid_layout:
         raise ValueError(f"the options of an orthogonal weight were saved in a form unknown here (version {version!r})")
     return options, layout

@@ -1,4 +1,4 @@
-"""The methods that the paper compares, each under one word.
+"""The methods that the paper compares, each under one name.
 
 >>> from torch import nn
 >>> net = nn.Sequential(nn.Linear(784, 64), nn.ReLU(), nn.Linear(64, 10))
@@ -9,7 +9,6 @@ OLM: orthogonal by eigendecomposition in groups of 64 rows, scaled by sqrt 2
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -20,14 +19,16 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import parametrizations, parametrize
 
-from oni.baselines.olm import OLM, checked_olm_options
+from oni.baselines.olm import OLM, check_olm_options
 from oni.baselines.penalty import penalty
-from oni.baselines.weight_norm import CentredWeightNorm, checked_norm_options
+from oni.baselines.weight_norm import CentredWeightNorm, check_norm_options
 from oni.models.bake import bake, make_plain
 from oni.models.convert import convert
-from oni.models.select import Selector, Weight, chosen
+from oni.models.select import Selector, Weight, choose_weights
+from oni.names import unknown_name
 from oni.newton.matrix import Layout
-from oni.nn.parametrization import TRANSPOSED, FromProxy, attach, checked_scale, checked_weight, layout_of
+from oni.nn.options import check_scale
+from oni.nn.parametrization import TRANSPOSED, FromProxy, attach, check_weight, get_layout
 
 __all__ = ["METHODS", "Method", "apply", "extra_loss", "plain"]
 
@@ -37,7 +38,7 @@ Extra = Callable[[nn.Module], Tensor]
 
 @dataclass(frozen=True)
 class Method:
-    """What a word stands for."""
+    """A method: its name, what it does and its options."""
 
     name: str
     description: str
@@ -46,14 +47,14 @@ class Method:
     options: Mapping[str, Any] = field(default_factory=dict)
     """Every option with its default, the paper's or its code's."""
     in_loss: tuple[str, ...] = ()
-    """Which options belong to the extra loss; there is one if any does."""
+    """The options of the extra loss; a method without any has none."""
 
 
 def apply(method: str, model: M, *, only: Selector = None, skip: Selector = None, **options: Any) -> M:
-    """Do to the linear and convolutional layers of a model what a method does, in place.
+    """Apply a method to the linear and convolutional layers of a model, in place.
 
     Args:
-        method: a word of ``METHODS``.
+        method: a name of ``METHODS``.
         model: a plain model.
         only, skip: which layers, as in :func:`oni.convert`. The paper leaves the output layer of a classifier plain:
             pass ``skip`` with its name.
@@ -62,23 +63,23 @@ def apply(method: str, model: M, *, only: Selector = None, skip: Selector = None
     Returns:
         The model itself. If an error is raised, it is unchanged.
     """
-    found = known(method)
+    entry = find_method(method)
     if not isinstance(model, nn.Module):
         raise TypeError(f"model must be a torch.nn.Module, got {type(model).__name__}")
-    found.change(model, only, skip, **merged(found, options))
+    entry.change(model, only, skip, **complete_options(entry, options))
     return model
 
 
 def extra_loss(method: str, *, only: Selector = None, skip: Selector = None, **options: Any) -> Extra | None:
-    """What a training loop adds to the loss for a method, as a function of the model; ``None`` for most.
+    """The term that a method adds to the loss, as a function of the model; ``None`` for most.
 
     Pass the same ``only``, ``skip`` and options as to :func:`apply`.
     """
-    found = known(method)
-    both = merged(found, options)
-    if not found.in_loss:
+    entry = find_method(method)
+    values = complete_options(entry, options)
+    if not entry.in_loss:
         return None
-    return partial(penalty, only=only, skip=skip, **{name: both[name] for name in found.in_loss})
+    return partial(penalty, only=only, skip=skip, **{name: values[name] for name in entry.in_loss})
 
 
 def plain(model: M) -> M:
@@ -90,24 +91,24 @@ def plain(model: M) -> M:
     with torch.no_grad():
         for module in [module for module in model.modules() if parametrize.is_parametrized(module)]:
             for name, steps in list(module.parametrizations.items()):  # type: ignore[union-attr, operator]
-                # In training mode, to look at a spectrally normalised weight is to change it.
+                # In training mode, reading a spectrally normalised weight changes it.
                 steps.eval()
                 value = getattr(module, name).detach().clone()
                 parameter = steps.original if hasattr(steps, "original") else nn.Parameter(value)
-                make_plain(module, name, parameter, position=0)
+                make_plain(module, name, parameter)
                 parameter.copy_(value)
     return model
 
 
-def known(method: str) -> Method:
-    if method in METHODS:
-        return METHODS[method]
-    near = difflib.get_close_matches(str(method), METHODS, n=1, cutoff=0.4)
-    hint = f"did you mean {near[0]!r}? " if near else ""
-    raise ValueError(f"method {method!r} is not known; {hint}The methods are: {', '.join(METHODS)}")
+def find_method(name: str) -> Method:
+    """The method of this name."""
+    if name not in METHODS:
+        raise ValueError(unknown_name("method", name, list(METHODS)))
+    return METHODS[name]
 
 
-def merged(method: Method, options: dict[str, Any]) -> dict[str, Any]:
+def complete_options(method: Method, options: dict[str, Any]) -> dict[str, Any]:
+    """The given options and the defaults of the others."""
     for name in options:
         if name not in method.options:
             takes = ", ".join(method.options) or "none"
@@ -115,67 +116,63 @@ def merged(method: Method, options: dict[str, Any]) -> dict[str, Any]:
     return {**method.options, **options}
 
 
-def layers(model: nn.Module, only: Selector, skip: Selector) -> list[tuple[Weight, nn.Parameter]]:
-    """The chosen weights, all of them plain and sound."""
-    todo = [weight for weight, why in chosen(model, only, skip) if not why]
-    return [(weight, checked_weight(weight.module, weight.name, weight.called)) for weight in todo]
+def choose_layers(model: nn.Module, only: Selector, skip: Selector) -> list[tuple[Weight, nn.Parameter]]:
+    """The chosen weights, all of which are plain and can be changed."""
+    todo = [weight for weight, why in choose_weights(model, only, skip) if not why]
+    return [(weight, check_weight(weight.module, weight.name, weight.label)) for weight in todo]
 
 
-def untied(found: list[tuple[Weight, nn.Parameter]]) -> list[tuple[Weight, nn.Parameter]]:
+def check_untied(weights: list[tuple[Weight, nn.Parameter]]) -> list[tuple[Weight, nn.Parameter]]:
     """The same, if no two share a parameter: each would get a scale of its own."""
     first: dict[int, Weight] = {}
-    for weight, parameter in found:
+    for weight, parameter in weights:
         other = first.setdefault(id(parameter), weight)
         if other is not weight:
-            raise ValueError(f"{weight.called} shares its parameter with {other.called}; skip both")
-    return found
+            raise ValueError(f"{weight.label} shares its parameter with {other.label}; skip both")
+    return weights
 
 
-def matrices(weight: Weight) -> Layout:
-    """How the weight is a matrix, the queries, keys and values of attention each alone."""
-    return Layout(weight.groups) if weight.groups > 1 else layout_of(weight.module)
+def matrix_layout(weight: Weight) -> Layout:
+    """How the weight is seen as a matrix; the queries, keys and values of attention are one each."""
+    return Layout(weight.groups) if weight.groups > 1 else get_layout(weight.module)
 
 
-def nothing(model: nn.Module, only: Selector, skip: Selector) -> None:
-    layers(model, only, skip)
+def leave_alone(model: nn.Module, only: Selector, skip: Selector) -> None:
+    choose_layers(model, only, skip)
 
 
-def lecun(model: nn.Module, only: Selector, skip: Selector, *, gain: float | str) -> None:
-    factor = checked_scale(gain)
-    for _, parameter in layers(model, only, skip):
+def start_normal(model: nn.Module, only: Selector, skip: Selector, *, gain: float | str) -> None:
+    """Variance gain^2 / inputs: with gain sqrt 2 a ReLU layer keeps the signal's mean square (He et al., 2015)."""
+    factor = check_scale(gain)
+    for _, parameter in choose_layers(model, only, skip):
         nn.init.kaiming_normal_(parameter, nonlinearity="linear")
         with torch.no_grad():
             parameter.mul_(factor)
 
 
-def he(model: nn.Module, only: Selector, skip: Selector, *, gain: float | str) -> None:
-    """Variance gain^2 / inputs: with gain sqrt 2 a ReLU layer keeps the signal's mean square (He et al., 2015)."""
-    lecun(model, only, skip, gain=gain)
-
-
-def xavier(model: nn.Module, only: Selector, skip: Selector, *, gain: float | str) -> None:
-    factor = checked_scale(gain)
-    for _, parameter in layers(model, only, skip):
+def start_xavier(model: nn.Module, only: Selector, skip: Selector, *, gain: float | str) -> None:
+    factor = check_scale(gain)
+    for _, parameter in choose_layers(model, only, skip):
         nn.init.xavier_uniform_(parameter, factor)
 
 
-def orthogonal_start(model: nn.Module, only: Selector, skip: Selector, *, gain: float | str, **_: Any) -> None:
-    make_orthogonal(layers(model, only, skip), checked_scale(gain))
+def start_orthogonal(model: nn.Module, only: Selector, skip: Selector, *, gain: float | str, **_: Any) -> None:
+    make_orthogonal(choose_layers(model, only, skip), check_scale(gain))
 
 
 @torch.no_grad()
-def make_orthogonal(found: list[tuple[Weight, nn.Parameter]], factor: float = 1.0) -> None:
-    for weight, parameter in found:
-        layout = matrices(weight)
+def make_orthogonal(weights: list[tuple[Weight, nn.Parameter]], factor: float = 1.0) -> None:
+    for weight, parameter in weights:
+        layout = matrix_layout(weight)
         values = torch.empty_like(layout.matrices(parameter))
         for matrix in values.reshape(-1, *values.shape[-2:]):
             nn.init.orthogonal_(matrix, factor)
         parameter.copy_(layout.weight(values, parameter.shape))
 
 
-def weight_norm(model: nn.Module, only: Selector, skip: Selector, *, scale: float | str | None) -> None:
-    factor = None if scale is None else checked_scale(scale)
-    for weight, _ in untied(layers(model, only, skip)):
+def apply_weight_norm(model: nn.Module, only: Selector, skip: Selector, *, scale: float | str | None) -> None:
+    factor = None if scale is None else check_scale(scale)
+    for weight, _ in check_untied(choose_layers(model, only, skip)):
         # Where the output filters are; those of a transposed convolution in groups would share a norm.
         dim = 1 if isinstance(weight.module, TRANSPOSED) else 0
         parametrizations.weight_norm(weight.module, weight.name, dim=dim)
@@ -184,43 +181,43 @@ def weight_norm(model: nn.Module, only: Selector, skip: Selector, *, scale: floa
                 weight.module.parametrizations[weight.name].original0.fill_(factor)  # type: ignore[union-attr, index]
 
 
-def spectral_norm(model: nn.Module, only: Selector, skip: Selector, *, n_power_iterations: int) -> None:
-    for weight, _ in untied(layers(model, only, skip)):
+def apply_spectral_norm(model: nn.Module, only: Selector, skip: Selector, *, n_power_iterations: int) -> None:
+    for weight, _ in check_untied(choose_layers(model, only, skip)):
         parametrizations.spectral_norm(weight.module, weight.name, n_power_iterations=n_power_iterations)
 
 
-def centred_weight_norm(model: nn.Module, only: Selector, skip: Selector, **options: Any) -> None:
-    settled = checked_norm_options(**options)
-    attach_all(model, only, skip, lambda weight, layout: CentredWeightNorm(weight, layout, settled))
+def apply_centred_weight_norm(model: nn.Module, only: Selector, skip: Selector, **options: Any) -> None:
+    checked = check_norm_options(**options)
+    attach_all(model, only, skip, lambda weight, layout: CentredWeightNorm(weight, layout, checked))
 
 
-def by_eigendecomposition(model: nn.Module, only: Selector, skip: Selector, **options: Any) -> None:
-    settled = checked_olm_options(**options)
-    attach_all(model, only, skip, lambda weight, layout: OLM(weight, layout, settled))
+def apply_olm(model: nn.Module, only: Selector, skip: Selector, **options: Any) -> None:
+    checked = check_olm_options(**options)
+    attach_all(model, only, skip, lambda weight, layout: OLM(weight, layout, checked))
 
 
 def attach_all(
     model: nn.Module, only: Selector, skip: Selector, make: Callable[[nn.Parameter, Layout], FromProxy]
 ) -> None:
     """Parametrise every chosen weight, once it is known that all of them can be."""
-    made: list[tuple[Weight, FromProxy]] = []
-    for weight, parameter in untied(layers(model, only, skip)):
+    pairs: list[tuple[Weight, FromProxy]] = []
+    for weight, parameter in check_untied(choose_layers(model, only, skip)):
         try:
-            made.append((weight, make(parameter, matrices(weight))))
+            pairs.append((weight, make(parameter, matrix_layout(weight))))
         except ValueError as error:
-            raise ValueError(f"{weight.called}: {error}") from None
+            raise ValueError(f"{weight.label}: {error}") from None
     with torch.no_grad():
-        for weight, parametrization in made:
+        for weight, parametrization in pairs:
             attach(weight.module, weight.name, parametrization)
 
 
-def by_newton(model: nn.Module, only: Selector, skip: Selector, *, start: str, **options: Any) -> None:
+def apply_oni(model: nn.Module, only: Selector, skip: Selector, *, start: str, **options: Any) -> None:
     if start not in STARTS:
         raise ValueError(f"start must be one of {', '.join(STARTS)}, got {start!r}")
-    found = layers(model, only, skip)
+    weights = choose_layers(model, only, skip)
     convert(model, only=only, skip=skip, **options)
     if start == "orthogonal":
-        make_orthogonal(found)  # the weights of before are the proxies of now
+        make_orthogonal(weights)  # they have become the proxies
 
 
 SCALED = {"scale": "relu", "learn_scale": True}
@@ -233,29 +230,31 @@ STARTS = ("given", "orthogonal")
 EIGEN = {"group_size": 64, "center": True, "gradient": "stable", "learn_scale": False}
 
 
-def registered() -> Iterator[Method]:
-    yield Method("plain", "as the network is built; a torch layer starts at LeCun's uniform", nothing)
-    yield Method("lecun", "weights start normal, of variance 1 / inputs", lecun, {"gain": 1.0})
-    yield Method("he", "weights start normal, of variance 2 / inputs, for ReLU", he, {"gain": "relu"})
-    yield Method("xavier", "weights start at Xavier's uniform", xavier, {"gain": 1.0})
-    yield Method("orth-init", "weights start orthogonal, and are free to leave", orthogonal_start, {"gain": 1.0})
-    yield Method("wn", "weight normalisation: filters of learnable norm", weight_norm, {"scale": "relu"})
-    yield Method("centred-wn", "weight normalisation of centred filters", centred_weight_norm, SCALED)
-    yield Method("sn", "spectral normalisation: largest singular value 1", spectral_norm, {"n_power_iterations": 1})
+def list_methods() -> Iterator[Method]:
+    yield Method("plain", "as the network is built; a torch layer starts at LeCun's uniform", leave_alone)
+    yield Method("lecun", "weights start normal, of variance 1 / inputs", start_normal, {"gain": 1.0})
+    yield Method("he", "weights start normal, of variance 2 / inputs, for ReLU", start_normal, {"gain": "relu"})
+    yield Method("xavier", "weights start at Xavier's uniform", start_xavier, {"gain": 1.0})
+    yield Method("orth-init", "weights start orthogonal, and are free to leave", start_orthogonal, {"gain": 1.0})
+    yield Method("wn", "weight normalisation: filters of learnable norm", apply_weight_norm, {"scale": "relu"})
+    yield Method("centred-wn", "weight normalisation of centred filters", apply_centred_weight_norm, SCALED)
+    yield Method(
+        "sn", "spectral normalisation: largest singular value 1", apply_spectral_norm, {"n_power_iterations": 1}
+    )
     yield Method(
         "orth-reg",
         "weights start orthogonal, and the loss has a penalty for leaving",
-        orthogonal_start,
+        start_orthogonal,
         {"gain": 1.0, "coefficient": 1e-4, "kind": "soft"},
         in_loss=("coefficient", "kind"),
     )
     eigen = "OLM: orthogonal by eigendecomposition in groups of 64 rows, "
-    yield Method("olm", eigen + "scaled by sqrt 2", by_eigendecomposition, {**EIGEN, "scale": "relu"})
-    yield Method("olm-ns", eigen + "not scaled at the start", by_eigendecomposition, {**EIGEN, "scale": 1.0})
+    yield Method("olm", eigen + "scaled by sqrt 2", apply_olm, {**EIGEN, "scale": "relu"})
+    yield Method("olm-ns", eigen + "not scaled at the start", apply_olm, {**EIGEN, "scale": 1.0})
     newton = "ONI: orthogonal by 5 Newton steps, "
-    yield Method("oni", newton + "scaled by sqrt 2", by_newton, {**NEWTON, **SCALED})
-    yield Method("oni-ns", newton + "not scaled at the start", by_newton, {**NEWTON, **UNSCALED})
+    yield Method("oni", newton + "scaled by sqrt 2", apply_oni, {**NEWTON, **SCALED})
+    yield Method("oni-ns", newton + "not scaled at the start", apply_oni, {**NEWTON, **UNSCALED})
 
 
-METHODS: Mapping[str, Method] = MappingProxyType({method.name: method for method in registered()})
-"""Every method, by its word."""
+METHODS: Mapping[str, Method] = MappingProxyType({method.name: method for method in list_methods()})
+"""Every method, by its name."""

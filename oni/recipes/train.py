@@ -101,7 +101,7 @@ def show_result(result: Result, *, as_json: bool, plain: bool) -> None:
         if value is not None:
             rows.add_row(name, f"{value:.6g}" if isinstance(value, float) else str(value))
     if not result.trained:
-        terminal.out("found finished, not trained again")
+        terminal.out("finished before, not trained again")
     terminal.print(rows)
     terminal.out("\nWritten:", result.folder, sep="\n  ")
     terminal.out(f"\nNext: oni report {result.folder}")

@@ -105,8 +105,8 @@ def test_summary_tells_them_apart():
     # Each of its groups, of 4 and 2 rows, is orthonormal; float32 rounding.
     assert first.delta < 1e-5
     assert first.sigma == pytest.approx((1.0, 1.0), abs=1e-5)
-    assert (second.why, third.why) == ("parametrised by CentredWeightNorm", "not chosen")
-    assert "1 of 3 weights are orthogonal." in str(oni.summary(model))
+    assert (second.why, third.why) == ("parametrised by CentredWeightNorm", "plain: never converted, or baked")
+    assert "1 of 3 weights are orthogonalised" in str(oni.summary(model))
 
 
 def test_converted_layers_beside_them():
@@ -126,7 +126,8 @@ def test_assignment_starts_the_proxy():
     W0 = torch.randn(4, 8)
     layer.weight = W0
     assert_close(layer.weight, orthogonalize_olm(W0))
-    layer.weight = nn.Parameter(W0)
+    with pytest.raises(ValueError, match=r"assign value.detach\(\)"):
+        layer.weight = nn.Parameter(W0)
     with pytest.raises(ValueError, match=r"\(4, 8\), got \(8, 4\)"):
         layer.weight = torch.randn(8, 4)
 

@@ -11,8 +11,8 @@ import oni
 from oni.checkpoints import files as weight_files
 from oni.cli import main
 from oni.newton.matrix import Layout
-from oni.nn.options_codec import decoded, encoded
-from oni.nn.parametrization import settled
+from oni.nn.options import make_options
+from oni.nn.options_codec import decode_options, encode_options
 
 spec = importlib.util.spec_from_file_location("hostile", Path(__file__).with_name("hostile.py"))
 hostile = importlib.util.module_from_spec(spec)
@@ -128,16 +128,18 @@ def test_state_dicts_load_with_and_without_options(tmp_path):
         (torch.full((4000,), 91.0), "not the saved options"),
         (torch.tensor(list(b"[]")).float(), "not the saved options"),
         (
-            torch.tensor(list(encoded(settled(), Layout()).byte().numpy().tobytes().replace(b'"oni":1', b'"oni":2'))),
+            torch.tensor(
+                list(encode_options(make_options(), Layout()).byte().numpy().tobytes().replace(b'"oni":1', b'"oni":2'))
+            ),
             "version 2",
         ),
-        (encoded(settled(), Layout(groups=0)), "form unknown"),
-        (encoded(settled(), Layout())[:-1], "not the saved options"),
+        (encode_options(make_options(), Layout(groups=0)), "form unknown"),
+        (encode_options(make_options(), Layout())[:-1], "not the saved options"),
     ],
 )
 def test_options_that_are_none(tensor, words):
     with pytest.raises(ValueError, match=words):
-        decoded(tensor)
+        decode_options(tensor)
     state = {"parametrizations.weight.original": torch.ones(2, 2), "parametrizations.weight.0._extra_state": tensor}
     with pytest.raises(ValueError, match=r"parametrizations.weight.0._extra_state: "):
         oni.bake_state_dict(state)

@@ -13,6 +13,8 @@ from torch import nn
 import oni
 
 STEPS, BATCH = 3, 8
+UNUSED = {"static_graph": {"static_graph": True}, "find_unused": {"find_unused_parameters": True}}
+"""How DDP is told of a layer without a gradient."""
 
 
 def model():
@@ -21,6 +23,20 @@ def model():
         nn.Linear(12, 8), nn.Tanh(), nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 4)
     )
     return oni.convert(net, steps=3, learn_scale=True).double()
+
+
+class WithUnusedLayer(nn.Sequential):
+    """Its last layer, of the shape of others, takes no part."""
+
+    def forward(self, x):
+        for layer in self[:-1]:
+            x = layer(x)
+        return x
+
+
+def model_with_unused_layer():
+    net = model()
+    return oni.convert(WithUnusedLayer(*net, nn.Linear(8, 8).double()), steps=3, learn_scale=True)
 
 
 def data():
@@ -39,7 +55,7 @@ def main(rank, world, init_file, way, out):
     rank, world = int(rank), int(world)
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{init_file}", rank=rank, world_size=world)
-    net = model()
+    net = model_with_unused_layer() if way in UNUSED else model()
     if way == "fsdp2":
         from torch.distributed.device_mesh import init_device_mesh
         from torch.distributed.fsdp import fully_shard
@@ -51,7 +67,7 @@ def main(rank, world, init_file, way, out):
         fully_shard(net, mesh=mesh)
         run = net
     else:
-        run = nn.parallel.DistributedDataParallel(net)
+        run = nn.parallel.DistributedDataParallel(net, **UNUSED.get(way, {}))
     optimizer = torch.optim.SGD(net.parameters(), lr=0.5)
     for both in data():
         first, second = (x.chunk(world)[rank] for x in both)

@@ -200,7 +200,8 @@ class TestSharing:
         assert_close(oni.bake(model)(torch.ones(1, 6)), y, atol=1e-6, rtol=0)
 
     def test_shared_with_a_layer_that_is_not_chosen(self):
-        model = oni.convert(self.tied(), skip="2")
+        with pytest.warns(UserWarning, match="nothing to convert: 0 .shares its parameter"):
+            model = oni.convert(self.tied(), skip="2")
         assert orthogonal_layers(model) == set()
         assert model[0].weight is model[2].weight
         oni.convert(model)
@@ -210,7 +211,8 @@ class TestSharing:
     def test_shared_with_an_embedding_is_left_alone(self):
         model = nn.ModuleDict({"table": nn.Embedding(10, 6), "decoder": nn.Linear(6, 10, bias=False)})
         model["decoder"].weight = model["table"].weight
-        oni.convert(model)
+        with pytest.warns(UserWarning, match="nothing to convert"):
+            oni.convert(model)
         assert orthogonal_layers(model) == set()
         (_, decoder) = oni.summary(model).rows
         assert decoder.why == "shares its parameter with Embedding, which is not converted"
@@ -237,7 +239,8 @@ class TestSummary:
                 self.kernel = nn.Parameter(torch.randn(3, 4))
                 self.gain = nn.Parameter(torch.ones(3))
 
-        (row,) = oni.summary(oni.convert(Own())).rows
+        with pytest.warns(UserWarning, match=r"nothing to convert: Own.kernel \(not a kind"):
+            (row,) = oni.summary(oni.convert(Own())).rows
         assert (row.layer, row.shape) == ("Own.kernel", (3, 4))
         assert "not a kind of layer" in row.why
         (row,) = oni.summary(oni.orthogonal(Own(), "kernel")).rows
@@ -249,7 +252,7 @@ class TestSummary:
         text = capsys.readouterr().out
         assert "\x1b" not in text
         assert "features.0" in text
-        assert "4 of 7 weights are orthogonal." in text
+        assert "4 of 7 weights are orthogonalised; their singular values, before scale: " in text
 
     def test_rich_table(self):
         console = pytest.importorskip("rich.console").Console(file=io.StringIO(), width=120, force_terminal=True)

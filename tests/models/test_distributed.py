@@ -17,7 +17,7 @@ spec.loader.exec_module(worker)
 
 
 def one_process(way):
-    net = worker.model()
+    net = worker.model_with_unused_layer() if way in worker.UNUSED else worker.model()
     optimizer = torch.optim.SGD(net.parameters(), lr=0.5)
     for first, second in worker.data():
         optimizer.zero_grad()
@@ -28,7 +28,7 @@ def one_process(way):
     return net.state_dict()
 
 
-@pytest.mark.parametrize("way", ["ddp", "accumulate", "fsdp2"])
+@pytest.mark.parametrize("way", ["ddp", "accumulate", "fsdp2", *worker.UNUSED])
 def test_two_processes_equal_one(way, tmp_path):
     out = tmp_path / "state.pt"
     command = [sys.executable, str(WORKER)]

@@ -151,20 +151,42 @@ def test_depthwise_filters_are_matrices_of_one_row():
         assert_close(norms, torch.full_like(norms, 2.0), atol=1e-5, rtol=0)
 
 
-def test_gpt2_has_nothing_to_convert():
+def test_gpt2():
     # Its layers are of a class of transformers' own, with weights (in, out); its head is its table of words.
     model, batch = built(gpt2)
-    before = copy.deepcopy(model.state_dict())
-    oni.convert(model)
-    assert all(row.why for row in oni.summary(model).rows)
-    assert list(model.state_dict()) == list(before)
-    assert model.lm_head.weight is model.transformer.wte.weight
+    keys = list(model.state_dict())
+    oni.convert(model, steps=20)
+    assert {row.layer for row in oni.summary(model).rows if row.why} == {
+        "transformer.wte",
+        "transformer.wpe",
+        "lm_head",
+    }
+    for part in model.transformer.h[0].attn.c_attn.weight.T.chunk(3):
+        # Queries, keys and values each are square, centred nowhere, and so orthogonal: 20 steps, float64 inside.
+        assert_close(part @ part.T, torch.eye(32), atol=1e-4, rtol=0)
+    wide = model.transformer.h[0].mlp.c_fc.weight.T
+    assert wide.shape == (128, 32)
+    assert_close(wide.T @ wide, torch.eye(32), atol=1e-4, rtol=0)
     losses = train(model, batch)
     assert losses[-1] < losses[0]
     live = outputs(model.eval(), batch)
+    assert oni.convert(model, steps=20) is model  # a second time, with the same options
     oni.bake(model)
+    assert list(model.state_dict()) == keys
     assert model.lm_head.weight is model.transformer.wte.weight
-    assert torch.equal(outputs(model, batch), live)
+    # Two blocks of a few products of size 128 on values below 10.
+    assert_close(outputs(model, batch), live, atol=1e-4, rtol=1e-4)
+
+
+def test_save_pretrained_before_bake_warns(tmp_path):
+    model, batch = built(gpt2)
+    oni.convert(model)
+    with pytest.warns(UserWarning, match="save_pretrained saves the proxies"):
+        model.save_pretrained(tmp_path / "live")
+    oni.bake(model)
+    model.save_pretrained(tmp_path / "baked")
+    loaded = type(model).from_pretrained(tmp_path / "baked")
+    assert_close(outputs(loaded.eval(), batch), outputs(model.eval(), batch))
 
 
 def test_a_tied_head_stays_tied():

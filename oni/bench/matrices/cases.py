@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from oni.bench.matrices.contender import Contender, Job, make_job
-from oni.bench.matrices.limit import product_calls, products_of
+from oni.bench.matrices.limit import count_products, product_calls
 from oni.bench.matrices.peers import authors, list_peers
 from oni.bench.matrices.probe import probe
 from oni.bench.matrices.result import CaseResult, Entry
@@ -78,7 +78,7 @@ def oni_contender(name: str, steps: int, *, against: str = "", remark: str = "",
         steps,
         against,
         patient=True,
-        products=products_of(steps, **options),
+        products=count_products(steps, **options),
         remark=remark,
     )
 

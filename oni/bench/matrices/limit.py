@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from oni.newton.matrix import is_tall
-from oni.newton.product_count import Products, products_of
+from oni.newton.product_count import Products, count_products
 
-__all__ = ["REPEATS", "Products", "finish", "operations", "product_calls", "products_of"]
+__all__ = ["REPEATS", "Products", "count_products", "finish", "operations", "product_calls"]
 
 
 REPEATS = {"short": 4, "long": 5}

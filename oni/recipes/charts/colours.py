@@ -15,6 +15,8 @@ RAMP_LIGHTNESS = (0.66, 0.42)
 """First and last colour of a ramp. The first still has a contrast of 3 to white, which WCAG 2 asks of lines."""
 RAMP_HUES = (math.radians(-200), math.radians(40))
 """Where the hue of a ramp starts and ends, from that of its colour: lightness alone can't tell seven lines apart."""
+SHADE_HUES = math.radians(70)
+"""How far the hue turns over more than two shades of a colour."""
 DARK_LIGHTNESS = (0.55, 0.93)
 """What black and white become on a dark background."""
 
@@ -38,7 +40,9 @@ def ramp(colour: str, count: int) -> list[str]:
 
 
 def shades(colour: str, count: int) -> list[str]:
-    """Shades of one hue, from dark to light; the colour itself if there is only one.
+    """Shades of a colour, from dark to light; the colour itself if there is only one.
+
+    More than two also turn in hue: on a dark background lightness alone would not tell them apart.
 
     >>> shades("#0072B2", 1), shades("#0072B2", 2)
     (['#0072b2'], ['#004f7e', '#57b0f5'])
@@ -47,7 +51,9 @@ def shades(colour: str, count: int) -> list[str]:
     if count == 1:
         return [colour.lower()]
     low, high = lightness - 0.12, lightness + 0.2
-    return [from_polar(low + (high - low) * index / (count - 1), chroma, hue) for index in range(count)]
+    turn = SHADE_HUES if count > 2 else 0.0
+    positions = [index / (count - 1) for index in range(count)]
+    return [from_polar(low + (high - low) * at, chroma, hue + turn * (0.5 - at)) for at in positions]
 
 
 def for_dark(colour: str) -> str:

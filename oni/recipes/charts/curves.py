@@ -92,7 +92,7 @@ def with_error_axis(chart: Chart, log: bool | None = None) -> Chart:
 
 
 def linear_range(values: Sequence[float]) -> tuple[float, float]:
-    """Round numbers around the values, at most 100; from 0 unless that would leave a third of the axis empty.
+    """Round numbers below and above the values, at most 100; from 0 unless that would leave a third of the axis empty.
 
     >>> linear_range([3.0, 38.0]), linear_range([10.3, 21.0]), linear_range([88.0, 90.0]), linear_range([])
     ((0.0, 40.0), (10.0, 25.0), (87.0, 91.0), (0.0, 10.0))
@@ -101,9 +101,7 @@ def linear_range(values: Sequence[float]) -> tuple[float, float]:
         return 0.0, 10.0
     low, high = min(values), max(values)
     step = next(step for step in (1, 2, 5, 10, 20, 50) if 4 * step >= high - low)
-    first, last = step * math.floor(low / step), step * math.ceil(high / step)
-    if (high - low) < 4:
-        first, last = first - 1, last + 1
+    first, last = step * (math.ceil(low / step) - 1), step * (math.floor(high / step) + 1)
     return float(max(first, 0)) if 3 * first > last else 0.0, float(min(last, 100))
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-import os
 import urllib.request
 import zlib
 from collections.abc import Iterator
@@ -13,6 +12,7 @@ from pathlib import Path
 
 from torch import Tensor
 
+from oni.files import write_atomically
 from oni.recipes.data.idx import read_idx
 
 __all__ = ["CLASSES", "FashionMNIST", "download", "load"]
@@ -57,16 +57,16 @@ def load(source: Path | str | None = None) -> FashionMNIST:
     if source is None:
         source = DEBIAN if DEBIAN.is_dir() else "sample"
     if source == "sample":
-        return read(SAMPLE, "sample (10,000 + 2,000 images)")
-    return read(found_below(Path(source)), "full")
+        return read_files(SAMPLE, "sample (10,000 + 2,000 images)")
+    return read_files(find_folder(Path(source)), "full")
 
 
-def read(folder: Path, source: str) -> FashionMNIST:
+def read_files(folder: Path, source: str) -> FashionMNIST:
     tensors: list[Tensor] = []
     for part in ("train", "t10k"):
-        labels_file = existing(folder, f"{part}-labels-idx1-ubyte")
+        labels_file = find_file(folder, f"{part}-labels-idx1-ubyte")
         labels = read_idx(labels_file, (None,))
-        images = read_idx(existing(folder, f"{part}-images-idx3-ubyte"), (len(labels), 28, 28))
+        images = read_idx(find_file(folder, f"{part}-images-idx3-ubyte"), (len(labels), 28, 28))
         if len(labels) == 0 or int(labels.max()) >= len(CLASSES):
             raise ValueError(f"{labels_file}: labels must be 0 to {len(CLASSES) - 1}; this is another data set")
         tensors += [images, labels]
@@ -74,14 +74,14 @@ def read(folder: Path, source: str) -> FashionMNIST:
     return FashionMNIST(train_images, train_labels, test_images, test_labels, source)
 
 
-def candidates(folder: Path) -> Iterator[Path]:
+def possible_folders(folder: Path) -> Iterator[Path]:
     yield folder
     yield folder / "fashion-mnist"
     yield folder / "FashionMNIST" / "raw"
 
 
-def found_below(folder: Path) -> Path:
-    for candidate in candidates(folder):
+def find_folder(folder: Path) -> Path:
+    for candidate in possible_folders(folder):
         if any((candidate / ("train-labels-idx1-ubyte" + suffix)).is_file() for suffix in ("", ".gz")):
             return candidate
     raise FileNotFoundError(
@@ -90,7 +90,7 @@ def found_below(folder: Path) -> Path:
     )
 
 
-def existing(folder: Path, name: str) -> Path:
+def find_file(folder: Path, name: str) -> Path:
     for suffix in ("", ".gz"):
         if (folder / (name + suffix)).is_file():
             return folder / (name + suffix)
@@ -98,32 +98,29 @@ def existing(folder: Path, name: str) -> Path:
 
 
 def download(folder: Path) -> Path:
-    """Fetch what is missing of the four official files into a folder, each checked before it takes its name."""
+    """Fetch the official files that a folder lacks; each is checked before it is written."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, checksum in CHECKSUMS.items():
         target = folder / f"{name}.gz"
         if target.is_file():
             continue
-        content = fetched(f"{ORIGIN}{name}.gz", checksum)
-        partial = target.with_suffix(".part")
-        partial.write_bytes(content)
-        os.replace(partial, target)
+        write_atomically(target, fetch(f"{ORIGIN}{name}.gz", checksum))
     return folder
 
 
-def fetched(address: str, checksum: str) -> bytes:
+def fetch(address: str, checksum: str) -> bytes:
     try:
-        with urllib.request.urlopen(address, timeout=60) as answer:
-            content = answer.read(1 << 26)
+        with urllib.request.urlopen(address, timeout=60) as response:
+            content = response.read(1 << 26)
     except OSError as error:
         reason = getattr(error, "reason", error)
         raise OSError(
             f"{address} can't be fetched ({reason}); get the four files elsewhere and pass their folder as --data"
         ) from None
     try:
-        sound = hashlib.sha256(gzip.decompress(content)).hexdigest() == checksum
+        is_official = hashlib.sha256(gzip.decompress(content)).hexdigest() == checksum
     except (OSError, EOFError, zlib.error):
-        sound = False
-    if not sound:
+        is_official = False
+    if not is_official:
         raise ValueError(f"{address} is not the official file (wrong checksum); try another source")
     return content

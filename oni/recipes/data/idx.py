@@ -1,4 +1,4 @@
-"""IDX files, the format of MNIST and its kin: a magic number, the dimensions, then bytes."""
+"""IDX files, the format of MNIST and similar data sets: a magic number, the dimensions, then bytes."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ def read_idx(path: Path, shape: tuple[int | None, ...]) -> Tensor:
     Raises:
         ValueError: if the file is something else; the message names it and says what was expected.
     """
-    opened = gzip.open if path.suffix == ".gz" else open
+    open_file = gzip.open if path.suffix == ".gz" else open
     try:
-        with opened(path, "rb") as file:
+        with open_file(path, "rb") as file:
             header = file.read(4 + 4 * len(shape))
             if len(header) < 4 + 4 * len(shape):
                 raise ValueError(f"{path}: truncated within its header; get the file anew")
@@ -37,8 +37,8 @@ def read_idx(path: Path, shape: tuple[int | None, ...]) -> Tensor:
                 raise ValueError(
                     f"{path}: magic number {magic:#06x}, expected {expected:#06x}; this is no such IDX file"
                 )
-            for found, wanted in zip(dimensions, shape, strict=True):
-                if wanted is not None and found != wanted:
+            for length, expected_length in zip(dimensions, shape, strict=True):
+                if expected_length not in (None, length):
                     raise ValueError(f"{path}: dimensions {tuple(dimensions)}, expected {shape}")
             size = math.prod(dimensions)
             if size > 1 << 31:

@@ -17,22 +17,22 @@ from oni.recipes.data.idx import write_idx
 PER_CLASS = {"train": 1000, "t10k": 200}
 
 
-def first_of_each(labels: Tensor, count: int) -> Tensor:
+def first_of_each_class(labels: Tensor, count: int) -> Tensor:
     """The positions of the first ``count`` of each class, in order."""
     chosen = [torch.nonzero(labels == label).flatten()[:count] for label in range(len(CLASSES))]
     return torch.cat(chosen).sort().values
 
 
-def make(full: Path, into: Path = SAMPLE) -> None:
+def make_sample(full: Path, into: Path = SAMPLE) -> None:
     """Write the four files of the sample."""
     data = load(full)
     into.mkdir(exist_ok=True)
     parts = {"train": (data.train_images, data.train_labels), "t10k": (data.test_images, data.test_labels)}
     for part, (images, labels) in parts.items():
-        chosen = first_of_each(labels, PER_CLASS[part])
+        chosen = first_of_each_class(labels, PER_CLASS[part])
         write_idx(into / f"{part}-images-idx3-ubyte.gz", images[chosen])
         write_idx(into / f"{part}-labels-idx1-ubyte.gz", labels[chosen])
 
 
 if __name__ == "__main__":
-    make(Path(sys.argv[1]))
+    make_sample(Path(sys.argv[1]))

@@ -1,4 +1,4 @@
-"""What may follow a convolution."""
+"""Normalisation layers, which may follow a convolution."""
 
 from __future__ import annotations
 

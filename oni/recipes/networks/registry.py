@@ -28,8 +28,9 @@ def complete_options(network: str, given: Mapping[str, Any]) -> dict[str, Any]:
     {'depth': 4, 'width': 256, 'inputs': 784, 'classes': 10, 'bias': True, 'norm': 'none'}
     """
     signature = inspect.signature(NETWORKS[network]).parameters.values()
-    parameters = {each.name: each for each in signature if each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)}
-    takes_any = any(each.kind is each.VAR_KEYWORD for each in signature)
+    variable = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    parameters = {parameter.name: parameter for parameter in signature if parameter.kind not in variable}
+    takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in signature)
     for name, value in given.items():
         if name in parameters:
             check_type(network, parameters[name], value)

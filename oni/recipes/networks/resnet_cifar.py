@@ -51,6 +51,8 @@ class ResNetCIFAR(nn.Module):
 
     def __init__(self, blocks: int, *, norm: str = "none", groups: int = 32, classes: int = 10) -> None:
         super().__init__()
+        if blocks < 1:
+            raise ValueError(f"blocks must be at least 1, got {blocks}")
         self.conv = nn.Conv2d(3, WIDTHS[0], 3, padding=1, bias=norm == "none")
         self.norm = norm_layer(norm, WIDTHS[0], groups)
         stages: list[nn.Module] = []

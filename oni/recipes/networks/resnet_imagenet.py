@@ -12,7 +12,7 @@ from oni.recipes.networks.normalisation import norm_layer
 __all__ = ["ResNet", "resnet18", "resnet50", "resnet101"]
 
 
-def normed_conv(fan_in: int, width: int, kernel: int, stride: int, norm: str) -> nn.Sequential:
+def conv_with_norm(fan_in: int, width: int, kernel: int, stride: int, norm: str) -> nn.Sequential:
     """A convolution without bias, and its normalisation."""
     conv = nn.Conv2d(fan_in, width, kernel, stride, padding=kernel // 2, bias=False)
     return nn.Sequential(conv, norm_layer(norm, width))
@@ -49,7 +49,7 @@ class ResNet(nn.Module):
         self, blocks: Sequence[int], *, bottleneck: bool = False, norm: str = "batch", classes: int = 1000
     ) -> None:
         super().__init__()
-        self.stem = normed_conv(3, 64, 7, 2, norm)
+        self.stem = conv_with_norm(3, 64, 7, 2, norm)
         self.pool = nn.MaxPool2d(3, stride=2, padding=1)
         layers: list[nn.Module] = []
         channels = 64
@@ -57,7 +57,7 @@ class ResNet(nn.Module):
             width = 64 * 2**stage
             for number in range(count):
                 stride = 2 if stage > 0 and number == 0 else 1
-                layers.append(block(channels, width, stride, norm, bottleneck))
+                layers.append(make_block(channels, width, stride, norm, bottleneck))
                 channels = 4 * width if bottleneck else width
         self.blocks = nn.Sequential(*layers)
         self.classifier = nn.Linear(channels, classes)
@@ -70,7 +70,7 @@ class ResNet(nn.Module):
         return self.classifier(out.mean((2, 3)))
 
 
-def block(fan_in: int, width: int, stride: int, norm: str, bottleneck: bool) -> Block:
+def make_block(fan_in: int, width: int, stride: int, norm: str, bottleneck: bool) -> Block:
     """One residual block; ``width`` is that of its 3x3 convolutions."""
     if bottleneck:
         fan_out = 4 * width
@@ -79,8 +79,8 @@ def block(fan_in: int, width: int, stride: int, norm: str, bottleneck: bool) -> 
         fan_out = width
         shapes = [(fan_in, width, 3, stride), (width, width, 3, 1)]
     same = fan_in == fan_out and stride == 1
-    shortcut = nn.Identity() if same else normed_conv(fan_in, fan_out, 1, stride, norm)
-    return Block([normed_conv(*shape, norm) for shape in shapes], shortcut)
+    shortcut = nn.Identity() if same else conv_with_norm(fan_in, fan_out, 1, stride, norm)
+    return Block([conv_with_norm(*shape, norm) for shape in shapes], shortcut)
 
 
 def resnet18(*, norm: str = "batch", classes: int = 1000) -> ResNet:

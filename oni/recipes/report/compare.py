@@ -115,8 +115,12 @@ def show(
     terminal: Console, names: Sequence[str], configuration: Rows, results: Rows, *, ascii: bool, percent: bool
 ) -> None:
     """Print the names under numbers, then both tables with a column for each number."""
+
+    def clean(text: str) -> str:
+        return printable(text.replace("±", "+-") if ascii else text, ascii_only=ascii)
+
     for number, name in enumerate(names, 1):
-        terminal.print(Text(f"{number}  {printable(name)}"), overflow="fold")
+        terminal.print(Text(f"{number}  {clean(name)}"), overflow="fold")
     parts: Mapping[str, tuple[Rows, Callable[[str, Any], str]]] = {
         "Configuration": (configuration, lambda key, value: format_cell(value)),
         "Results": (results, format_result if percent else lambda key, value: format_cell(value)),
@@ -126,9 +130,7 @@ def show(
         terminal.print(Text(title if rows else f"{title}: no differences", style="bold"))
         if not rows:
             continue
-        cells = {key: [printable(write(key, value)) for value in values] for key, values in rows.items()}
-        if ascii:
-            cells = {key: [to_ascii(cell) for cell in values] for key, values in cells.items()}
+        cells = {key: [clean(write(key, value)) for value in values] for key, values in rows.items()}
         headings = [str(number) for number in range(1, len(names) + 1)]
         if percent and rows is results and len(names) == 2:
             headings.append("2 - 1")
@@ -140,7 +142,7 @@ def show(
             for column in columns:
                 lines.add_column(headings[column], justify="right", overflow="fold")
             for key, values in cells.items():
-                lines.add_row(Text(printable(key)), *(Text(values[column]) for column in columns))
+                lines.add_row(Text(clean(key)), *(Text(values[column]) for column in columns))
             terminal.print(lines)
 
 
@@ -173,7 +175,3 @@ def format_difference(key: str, first: Any, second: Any) -> str:
     if isinstance(first, float) and isinstance(second, float):
         return f"{100 * (second - first):+.2f}" if key.endswith("_error") else f"{second - first:+#.4g}"
     return ""
-
-
-def to_ascii(text: str) -> str:
-    return text.replace("±", "+-").replace("–", "-").encode("ascii", "backslashreplace").decode()

@@ -93,8 +93,8 @@ class Config:
     """Random changes to training images, in this order."""
 
     def __post_init__(self) -> None:
-        for each in fields(self):
-            object.__setattr__(self, each.name, check_value(each.name, str(each.type), getattr(self, each.name)))
+        for item in fields(self):
+            object.__setattr__(self, item.name, check_value(item.name, str(item.type), getattr(self, item.name)))
         for name, choices in CHOICES.items():
             value = getattr(self, name)
             if value not in choices:

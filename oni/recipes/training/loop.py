@@ -14,7 +14,7 @@ from torch import nn
 
 from oni.recipes.training.interruption import Interrupted, Stop
 from oni.recipes.training.progress import Reporter
-from oni.recipes.training.run_folder import FORMAT, RunFolder
+from oni.recipes.training.run_folder import CHECKPOINT_FORMAT, FORMAT, RunFolder
 from oni.recipes.training.snapshot import load_random_state, random_state
 from oni.recipes.training.task import Task
 from oni.recipes.training.tensorboard import EventWriter
@@ -189,7 +189,7 @@ class Loop:
             torch.distributed.all_gather_object(processes, own)
         if self.fabric.is_global_zero:
             state = {
-                "format": FORMAT,
+                "format": CHECKPOINT_FORMAT,
                 "hash": self.config.hash,
                 "step": self.step,
                 "seconds": self.seconds(),

@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from oni.recipes.training.progress import Bar, JsonLines, Lines, Reporter, Silent, choose_kind, format_seconds
+from oni.recipes.training.progress import Bar, choose_kind, format_seconds, make_reporter
 
 __all__ = ["Overall"]
 
@@ -18,7 +18,7 @@ class Estimate:
     def __init__(self, total: int) -> None:
         self.total, self.done = total, 0
         self.finished_steps: list[int] = []
-        """Of runs that were trained now; those found finished take no time."""
+        """Of runs that were trained now; those finished before take no time."""
         self.steps, self.seconds = 0, 0.0
         """All steps made now, and the time they took."""
 
@@ -52,11 +52,10 @@ class Overall:
 
     def __init__(self, name: str, total: int, kind: str = "auto", *, quiet: bool = False) -> None:
         self.name, self.kind = name, "none" if quiet else choose_kind(kind)
-        kinds: dict[str, type[Silent]] = {"bar": Bar, "lines": Lines, "json": JsonLines, "none": Silent}
-        self.reporter: Reporter = kinds[self.kind]()
+        self.reporter = make_reporter(self.kind)
         self.estimate = Estimate(total)
         self.heading: str | None = None
-        self.run_steps = self.run_done = self.resumed_at = 0
+        self.run_steps = self.run_done = self.trained_steps = 0
         self.started_at = 0.0
 
     def __enter__(self) -> Overall:
@@ -79,7 +78,7 @@ class Overall:
     def finish(self) -> None:
         """Count the run as done."""
         if self.heading is not None:
-            self.print_heading("found finished")
+            self.print_heading("finished before")
         self.estimate.done += 1
         if self.trained_steps:
             self.estimate.finished_steps.append(self.trained_steps)
@@ -96,8 +95,9 @@ class Overall:
         if isinstance(self.reporter, Bar):
             self.reporter.console.print(text, soft_wrap=True)
         elif self.kind == "lines":
-            left = self.estimate.seconds_left(0, 0) if self.estimate.finished_steps else None
-            print(text + (f", about {format_seconds(left)} left after it" if left else ""), file=sys.stderr, flush=True)
+            left = self.estimate.seconds_left() if self.estimate.finished_steps else None
+            after = f", about {format_seconds(left)} left after it" if left is not None else ""
+            print(text + after, file=sys.stderr, flush=True)
 
     def refresh(self) -> None:
         """Show how many runs are done and the time left."""

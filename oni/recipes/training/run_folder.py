@@ -23,10 +23,11 @@ from oni.recipes.training.config import Config, drop_new_defaults
 with suppress(ModuleNotFoundError):  # not on Windows, where nothing keeps a second process out
     import fcntl
 
-__all__ = ["FORMAT", "Busy", "NotSaved", "RunFolder", "Unfinished"]
+__all__ = ["CHECKPOINT_FORMAT", "FORMAT", "Busy", "NotSaved", "RunFolder", "Unfinished"]
 
-FORMAT = 2
-"""The form of run.json, metrics.json and checkpoints. Files without a number are of form 1."""
+FORMAT = 1
+"""The form of run.json and metrics.json. Files without a number are of form 1."""
+CHECKPOINT_FORMAT = 2
 CHECKPOINT = re.compile(r"checkpoint-(\d{9})-([0-9a-f]{16})\.pt")
 KEPT = 2
 """How many checkpoints are kept."""
@@ -133,17 +134,8 @@ class RunFolder:
             raise ValueError(f"{path}: not JSON ({error}); delete it to train this run again") from None
         if not isinstance(content, dict):
             raise ValueError(f"{path}: not a file of this program; delete it to train this run again")
-        self.check_format(path, content)
+        check_format(path, content, FORMAT)
         return content
-
-    def check_format(self, path: Path, content: Mapping[str, Any]) -> None:
-        """Refuse a file of a newer form."""
-        number = content.get("format", 1)
-        if not isinstance(number, int) or number > FORMAT:
-            raise ValueError(
-                f"{path}: written in format {number} by a newer version of oni, this one reads up to {FORMAT}; "
-                "update oni, or train into another --out"
-            )
 
     def checkpoints(self) -> list[tuple[str, int, str]]:
         """Name, step and digest of every checkpoint, the newest first."""
@@ -175,14 +167,24 @@ class RunFolder:
             payload = path.read_bytes()
             if short_digest(payload) == expected:
                 state = torch.load(io.BytesIO(payload), map_location="cpu", weights_only=True)
-                self.check_format(path, state)
-                if state.get("format", 1) != FORMAT:
+                check_format(path, state, CHECKPOINT_FORMAT)
+                if state.get("format", 1) != CHECKPOINT_FORMAT:
                     raise ValueError(f"{path}: written by an older version of oni; delete this folder to train it anew")
                 return state
             warn(f"{path} is damaged (its content is not what was written) and is not used")
             with self.saving(path):
                 os.replace(path, path.with_name(f"{name}.damaged"))
         return None
+
+
+def check_format(path: Path, content: Mapping[str, Any], newest: int) -> None:
+    """Refuse a file of a newer form."""
+    number = content.get("format", 1)
+    if not isinstance(number, int) or number > newest:
+        raise ValueError(
+            f"{path}: written in format {number} by a newer version of oni, this one reads up to {newest}; "
+            "update oni, or train into another --out"
+        )
 
 
 def short_digest(payload: bytes) -> str:

@@ -5,7 +5,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import oni
-from oni.bench.matrices.limit import REPEATS, Products, operations, product_calls, products_of
+from oni.bench.matrices.limit import REPEATS, Products, count_products, operations, product_calls
 
 MULTIPLICATIONS = {
     "aten::mm": 0,
@@ -47,13 +47,13 @@ def test_the_count_is_what_runs(shape, bound, schedule, steps):
     with CountingProducts(long_side=10) as backward:
         W.backward(torch.ones_like(W))
     seen = (forward.seen["short"], backward.seen["short"], forward.seen["long"], backward.seen["long"])
-    assert products_of(steps, bound=bound, schedule=schedule) == seen
+    assert count_products(steps, bound=bound, schedule=schedule) == seen
 
 
 @pytest.mark.parametrize(("steps", "short"), [(2, (2, 2)), (3, (5, 7)), (5, (10, 14)), (7, (15, 21))])
 def test_known_counts(steps, short):
-    assert products_of(steps) == (*short, 2, 3)
-    assert products_of(steps, bound="tight") == (short[0] + 1, short[1] + 2, 2, 3)
+    assert count_products(steps) == (*short, 2, 3)
+    assert count_products(steps, bound="tight") == (short[0] + 1, short[1] + 2, 2, 3)
 
 
 def test_sums():

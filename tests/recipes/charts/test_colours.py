@@ -44,7 +44,13 @@ def test_a_ramp_on_dark_is_not_white():
 def test_shades_go_from_dark_to_light():
     lightness = [to_oklab(colour)[0] for colour in shades(COLOURS["oni"], 4)]
     assert lightness == sorted(lightness)
-    assert ramp(COLOURS["oni"], 1)[0] != ramp(COLOURS["oni"], 2)[0]
+
+
+@pytest.mark.parametrize("name", ["oni", "olm"])
+def test_four_shades_can_be_told_apart_in_light_and_dark(name):
+    light = shades(COLOURS[name], 4)
+    for colours in (light, [for_dark(colour) for colour in light]):
+        assert min(distance(first, second) for first, second in combinations(colours, 2)) > 0.05
 
 
 @pytest.mark.parametrize("colour", ["#000000", "#ffffff", "#0072b2", "#d55e00", "#123456"])

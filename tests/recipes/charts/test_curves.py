@@ -33,7 +33,7 @@ def test_errors_are_means_with_a_band_over_seeds():
     (line,) = chart.series
     assert (list(line.x), line.y) == ([1, 2], pytest.approx([30, 15]))
     assert (line.low, line.high) == (pytest.approx([20, 10]), pytest.approx([40, 20]))
-    assert (chart.y, chart.y_log, chart.y_range, chart.dashes) == ("training error, %", False, (0, 40), {})
+    assert (chart.y, chart.y_log, chart.y_range, chart.dashes) == ("training error, %", False, (0, 50), {})
 
 
 def test_training_and_test_are_told_apart_in_the_legend():

@@ -1,0 +1,107 @@
+"""Bars that fit the terminal, and the time left for many runs."""
+
+import io
+from contextlib import contextmanager
+
+import pytest
+from rich.console import Console
+
+from oni.recipes.training import progress
+from oni.recipes.training.overall import Estimate, Overall
+from oni.recipes.training.progress import Bar
+
+NAME = "resnet-cifar-centred-wn-lr0.05-seed12-0123456789ab"
+
+
+@contextmanager
+def terminal(monkeypatch, width):
+    screen = Console(file=io.StringIO(), width=width, force_terminal=True, color_system=None, legacy_windows=False)
+    monkeypatch.setattr(progress, "console", lambda **_: screen)
+    yield screen
+
+
+def last_frame(screen, bars):
+    """The bars as they are now, line by line."""
+    # On a console of its own, without the control codes of a live display.
+    paper = Console(file=io.StringIO(), width=screen.width, color_system=None)
+    paper.print(bars.get_renderable())
+    return paper.file.getvalue().splitlines()
+
+
+@pytest.mark.parametrize("width", [80, 140])
+def test_times_are_never_cut(width, monkeypatch):
+    with terminal(monkeypatch, width) as screen:
+        bar = Bar()
+        bar.start(NAME, steps=1000, done=0)
+        bar.step(500, "12/80", {"loss": 0.1234, "error": 0.1234})
+        bar.bars.update(bar.task, left=754)
+        (line,) = last_frame(screen, bar.bars)
+        assert len(line.rstrip()) <= width
+        assert line.rstrip().endswith(", 12:34 left")
+        assert "12/80 loss 0.123 error 12.3%" in line
+        assert ("resnet-cifar-centred-wn-lr0.05-seed12 " in line) == (width == 140)
+        bar.end("finished")
+        assert "resnet-cifar-centred-wn-lr0.05-seed12: finished\n" in screen.file.getvalue()
+
+
+def test_estimate():
+    estimate = Estimate(total=4)
+    assert estimate.seconds_left(100, 0) is None
+    estimate.steps, estimate.seconds = 50, 5.0
+    # 50 steps are left of this run, and three runs like it.
+    assert estimate.seconds_left(100, 50) == pytest.approx(35.0)
+    estimate.finished_steps, estimate.done = [100, 300], 2
+    # This run, and another one of 200 steps, the mean.
+    assert estimate.seconds_left(400, 0) == pytest.approx(60.0)
+    estimate.done = 4
+    assert estimate.seconds_left() == 0
+
+
+def train(overall, steps, name="run-0"):
+    overall.start(name, steps, 0)
+    overall.step(steps, "1/1", {"loss": 1.0})
+    overall.epoch({"epoch": 1, "steps": steps, "loss": 1.0, "seconds": 0.1})
+    overall.end("finished")
+
+
+def test_two_bars(monkeypatch):
+    with terminal(monkeypatch, 80) as screen, Overall("fig5", total=2, kind="bar") as overall:
+        overall.begin("10-layer MLP")
+        overall.start(NAME, 100, 0)
+        overall.step(50, "1/2", {"loss": 1.0, "error": 0.5})
+        lines = last_frame(screen, overall.reporter.bars)
+        assert len(lines) == 2
+        assert lines[0].startswith("fig5 ")
+        assert "0/2 runs" in lines[0]
+        assert all(line.rstrip().endswith(" left") for line in lines)
+        assert all("-:--" not in line for line in lines[:1])
+        overall.end("finished")
+        overall.finish()
+        (line,) = last_frame(screen, overall.reporter.bars)
+        assert "1/2 runs" in line
+
+
+def test_headings_are_of_runs_that_train(capsys):
+    with Overall("fig5", total=3, kind="lines") as overall:
+        overall.begin("busy elsewhere")  # nothing starts, so nothing is printed
+        overall.begin("first")
+        train(overall, 10)
+        train(overall, 10)  # a second training of the same run
+        overall.finish()
+        overall.begin("second")
+        overall.finish()
+    lines = capsys.readouterr().err.splitlines()
+    assert [line for line in lines if line.startswith("fig5")] == [
+        "fig5, 1 of 3: first",
+        "fig5, 2 of 3: second (finished before), about 0:00 left after it",
+    ]
+
+
+def test_for_programs(capsys):
+    with Overall("fig5", total=1, kind="json") as overall:
+        overall.begin("first")
+        train(overall, 10)
+        overall.finish()
+    shown = capsys.readouterr()
+    assert shown.err == ""
+    assert len(shown.out.splitlines()) == 3
