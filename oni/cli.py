@@ -38,9 +38,9 @@ def demo(
     preset: Annotated[str, typer.Option(help="laptop (two minutes) or smoke (seconds, shows nothing).")] = "laptop",
     plain: Annotated[bool, typer.Option("--plain", help="ASCII only, no colours.")] = False,
 ) -> None:
-    """Train four 20-layer networks, of which one learns: a table here, and report.html with everything.
+    """Train four 10-layer networks over the learning rate: a table here, and report.html with everything.
 
-    Plain, orthogonal initialisation, ONI without and with its scale, on a sample of Fashion-MNIST.
+    He's start, an orthogonal start, batch normalisation and ONI, on a sample of Fashion-MNIST.
     What was trained is kept: stop it with Ctrl-C, and it continues from there.
     """
     from oni.recipes.demo import demo as run
@@ -107,7 +107,7 @@ def list_experiments(
     plain: Annotated[bool, typer.Option("--plain", help="ASCII only, no colours.")] = False,
 ) -> None:
     """List the paper's experiments, their presets, and where their results are."""
-    from oni.recipes.reproduce import show_list
+    from oni.recipes.experiments.listing import show_list
 
     show_list(out, plain=plain)
 
@@ -139,24 +139,36 @@ def reproduce(
         Path | None, typer.Option(metavar="FILE", dir_okay=False, help="YAML file of changes; KEY=VALUE win over it.")
     ] = None,
     seed: Annotated[int, typer.Option(help="The first seed.")] = 0,
+    seeds: Annotated[int | None, typer.Option(help="How many seeds, instead of the preset's number.")] = None,
+    only: Annotated[
+        str | None,
+        typer.Option(metavar="PART", help="Only the runs so described, e.g. '*ONI*seed 0'; --dry-run lists them."),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="List the runs, which are finished, and how long the rest may take.")
+    ] = False,
     accelerator: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
     devices: Annotated[int, typer.Option(help="How many of them on each node; the batch is shared.")] = 1,
     strategy: Annotated[str, typer.Option(help="Over several devices: ddp, or fsdp2 to shard the weights.")] = "auto",
     num_nodes: Annotated[int, typer.Option(help="How many machines.")] = 1,
     precision: Annotated[str | None, typer.Option(help="32-true, 64-true, bf16-mixed, 16-mixed, ...")] = None,
+    table: Annotated[
+        str | None, typer.Option(metavar="FORMAT", help="Print the table alone: latex, csv or markdown.")
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="For programs: JSON, one object a line.")] = False,
     plain: Annotated[bool, typer.Option("--plain", help="ASCII only, no colours.")] = False,
 ) -> None:
-    """Run an experiment of the paper: its numbers beside ours, and each of its claims held or not.
+    """Run an experiment of the paper: its numbers beside ours, and each of its claims held, not held or not tested.
 
     What is trained is kept run by run, and a finished run is never trained again.
     What was interrupted continues with --resume, bit for bit.
     Several such commands with the same --out share the work.
     """
+    from oni.recipes.experiments.setting import make_setting
+    from oni.recipes.reproduce import Request
     from oni.recipes.reproduce import reproduce as run
-    from oni.recipes.training.setting import setting_from
 
-    setting = setting_from(
+    setting = make_setting(
         runs=runs or out / "runs",
         data=data,
         download=download,
@@ -167,7 +179,8 @@ def reproduce(
         file=config,
         precision=precision,
     )
-    run(id, preset, out, seed, setting=setting, plain=plain, as_json_only=json)
+    request = Request(id, preset, out, seed, seeds, only=only, dry_run=dry_run, plain=plain, json=json, table=table)
+    run(request, setting)
 
 
 def train(

@@ -67,15 +67,19 @@ def test_demo_where_nothing_is_a_terminal(tmp_path):
     assert result.code == 0
     assert "\x1b" not in result.out + result.err
     # One line for each epoch instead of bars.
-    assert result.err.count("\nepoch ") == 8
+    assert result.err.count("\nepoch ") == 16
     assert demo.NEXT.splitlines() == [line.strip() for line in result.out.splitlines()[-4:]]
+
+
+def test_a_folder_that_can_t_be_made(run, tmp_path):
+    (tmp_path / "file").touch()
+    assert "below" in one_line(run("demo", "--out", tmp_path / "file" / "below"), code=74)
 
 
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
         (["demo", "--out", "file"], "file"),
-        (["demo", "--out", "file/below"], "below"),
         (["demo", "--seed", "-1"], "seed must be at least 0"),
         (["demo", "--seed", "one"], "--seed"),
         (["demo", "--sed", "1"], "--sed"),

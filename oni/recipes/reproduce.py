@@ -1,193 +1,242 @@
-"""``oni reproduce`` and ``oni list``: run an experiment, write what was measured, say which claims held."""
+"""``oni reproduce``: run an experiment, write what was measured, say which claims held."""
 
 from __future__ import annotations
 
 import json
-import os
-import shlex
-import sys
 import time
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
-from oni.machine import machine, versions
-from oni.recipes.experiments.experiment import Experiment, Results, Run, experiment, registry
+from oni.files import make_folder, write_atomically
+from oni.names import unknown_name
+from oni.recipes.experiments.experiment import HELD, NOT_TESTED, Comparison, Experiment, Results, Run
+from oni.recipes.experiments.record import RESULTS, RUNS, format_json, make_record
+from oni.recipes.experiments.registry import load_experiment
+from oni.recipes.experiments.setting import Setting, check_overrides
+from oni.recipes.experiments.table_formats import TABLE_FORMATS
+from oni.recipes.experiments.texts import format_override
 from oni.recipes.training.devices import is_first_process
+from oni.recipes.training.overall import Overall
 from oni.recipes.training.run_folder import Busy
-from oni.recipes.training.setting import Setting
-from oni.style import drawing, save
-from oni.terminal import console, table
+from oni.terminal import ascii_only, console, table
 
-__all__ = ["RESULTS", "RUNS", "recorded_runs", "reproduce", "show_list"]
+__all__ = ["Request", "plan_runs", "reproduce"]
 
-RESULTS = "results.json"
-RUNS = "runs"
-"""The folder of training runs beside the experiments."""
 POLL_SECONDS = 5.0
 """Between two looks at runs that another process is training."""
 
 
-def reproduce(
-    id: str,
-    preset: str,
-    out: Path,
-    seed: int = 0,
-    *,
-    setting: Setting | None = None,
-    plain: bool = False,
-    as_json_only: bool = False,
-) -> None:
-    """Run, write ``out/id/results.json`` and the picture, print.
+@dataclass(frozen=True)
+class Request:
+    """What ``oni reproduce`` is asked for."""
 
-    Args:
-        id: which experiment.
-        preset: how much of it.
-        out: the folder of all results.
-        seed: the first seed.
-        setting: for an experiment that trains: where, and on what.
-        plain: print without colours, in ASCII.
-        as_json_only: print what was found as one JSON object, for programs.
-    """
-    subject = experiment(id)
-    planned = subject.planned(preset, seed)
-    if setting and not subject.trains and (asked := setting.asked_for()):
-        raise ValueError(f"{id} trains nothing, so {asked[0]} is of no use; leave it out")
-    setting = setting or Setting(out / RUNS)
-    folder = out / id
-    folder.mkdir(parents=True, exist_ok=True)
-    terminal = Console(quiet=True) if as_json_only else console(plain=plain)
-    # Made before the work, so that a folder that can't be written to is told first; files move when all are whole.
+    id: str
+    preset: str = "laptop"
+    out: Path = Path("results")
+    """The folder of all results."""
+    seed: int = 0
+    """The first seed."""
+    seeds: int | None = None
+    """How many, instead of the preset's."""
+    only: str | None = None
+    """A glob: measure only the runs that are so described, and write no ``results.json``."""
+    dry_run: bool = False
+    """List the runs and measure none."""
+    plain: bool = False
+    """Print without colours, in ASCII."""
+    json: bool = False
+    """Print what was found as one JSON object, for programs."""
+    table: str | None = None
+    """Print the table alone, in this format."""
+
+
+def reproduce(request: Request, setting: Setting | None = None) -> None:
+    """Run, write ``out/id/results.json`` and the picture, print."""
+    experiment = load_experiment(request.id)
+    if request.table is not None and request.table not in TABLE_FORMATS:
+        raise ValueError(unknown_name("table format", request.table, TABLE_FORMATS))
+    if setting and not experiment.trains and (given := setting.given_options()):
+        raise ValueError(f"{request.id} trains nothing, so {given[0]} is of no use; leave it out")
+    setting = setting or Setting(request.out / RUNS)
+    planned = plan_runs(experiment, request, setting)
+    if request.dry_run:
+        show_plan(experiment, planned, setting, console(plain=request.plain))
+        return
+    quiet = request.json or request.table is not None
+    terminal = Console(quiet=True) if quiet else console(plain=request.plain)
+    folder = request.out / request.id
+    make_folder(folder)
+    # Made before the work, so that a folder that can't be written to is noticed first.
     with TemporaryDirectory(dir=folder, prefix=".unfinished-") as unfinished:
-        results = measured(subject, planned, terminal, setting)
+        results = measure_runs(experiment, planned, terminal, setting)
         if not is_first_process():
             return
-        claims = subject.judged(results)
-        record = {
-            "id": id,
-            "preset": preset,
-            "machine": machine(),
-            "versions": versions(),
-            "command": command(id, preset, seed, setting.changes),
-            "runs": [run._asdict() for run in results],
-            "paper": dict(subject.paper),
-            "claims": claims,
-        }
-        path = Path(unfinished) / RESULTS
-        path.write_text(as_json(record), encoding="utf-8")
-        with drawing():
-            pictures = save(subject.draw(results), Path(unfinished), id)
-        for one in (*pictures, path):
-            os.replace(one, folder / one.name)
-    written = [folder / one.name for one in (*pictures, path)]
-    if as_json_only:
-        print(json.dumps({"event": "result", "id": id, "claims": claims, "written": [str(one) for one in written]}))
-        return
-    show(subject, preset, results, claims, terminal, ascii_only=plain or not terminal.encoding.startswith("utf"))
-    terminal.out("\nWritten:", *written, sep="\n  ")
-    if subject.trains and id in registry():
-        terminal.out(f"\nNext: oni report {folder}")
+        if request.only is not None:
+            show_part(experiment, results, request, terminal)
+            return
+        record = make_record(
+            experiment,
+            results,
+            preset=request.preset,
+            seed=request.seed,
+            seeds=request.seeds,
+            overrides=setting.overrides,
+        )
+        written = write_results(experiment, results, record, folder, Path(unfinished))
+    if request.json:
+        fields = ("id", "preset", "overrides", "claims", "table")
+        event = {"event": "result", **{name: record[name] for name in fields}, "written": list(map(str, written))}
+        print(json.dumps(event))
+    elif request.table:
+        print(TABLE_FORMATS[request.table](experiment.table(results)), end="")
+    else:
+        show_results(experiment, results, record, terminal, plain=request.plain)
+        terminal.out("\nWritten:", *written, sep="\n  ")
+        if experiment.trains and request.id != "demo":
+            terminal.out(f"\nNext: oni report {folder}")
 
 
-def measured(subject: Experiment, planned: list[dict[str, Any]], terminal: Console, setting: Setting) -> Results:
+def plan_runs(experiment: Experiment, request: Request, setting: Setting) -> list[Any]:
+    """The parameters of every run that is asked for, with the overrides."""
+    check_overrides(experiment, setting.overrides)
+    sizes = {key: value for key, value in setting.overrides.items() if key in ("data", "samples", "epochs")}
+    planned = experiment.planned(request.preset, request.seed, request.seeds, **sizes)
+    if setting.overrides:
+        planned = [parameters.override(setting.overrides) for parameters in planned]
+    if request.only is None:
+        return planned
+    labels = [experiment.describe(parameters) for parameters in planned]
+    chosen = [
+        run for run, label in zip(planned, labels, strict=True) if fnmatchcase(label.lower(), request.only.lower())
+    ]
+    if not chosen:
+        raise ValueError(f"--only {request.only!r} matches no run of {request.id}, which are such as {labels[0]!r}")
+    return chosen
+
+
+def measure_runs(experiment: Experiment, planned: Sequence[Any], terminal: Console, setting: Setting) -> Results:
     """Every run, one after the other."""
-    if subject.trains:
-        return trained_by_turns(subject, planned, setting)
+    if experiment.trains:
+        return train_in_turns(experiment, planned, setting)
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=terminal, transient=True, disable=not terminal.is_terminal) as bar:
-        return Results(subject.run(parameters) for parameters in bar.track(planned, description=subject.id))
+        return Results(experiment.run(parameters) for parameters in bar.track(planned, description=experiment.id))
 
 
-def trained_by_turns(subject: Experiment, planned: list[dict[str, Any]], setting: Setting) -> Results:
+def train_in_turns(experiment: Experiment, planned: Sequence[Any], setting: Setting) -> Results:
     """Every run; one that another process is training comes last, so that several processes share the work."""
-    found: dict[int, Run] = {}
-    turns, put_off = deque(enumerate(planned)), 0
-    while turns:
-        index, parameters = turns.popleft()
-        if setting.progress in ("auto", "bar", "lines") and is_first_process() and not put_off:
-            words = subject.describe(parameters) if subject.describe else str(parameters)
-            print(f"{subject.id}, {len(found) + 1} of {len(planned)}: {words}", file=sys.stderr, flush=True)
-        try:
-            found[index], put_off = subject.run(parameters, setting), 0
-        except Busy:
-            turns.append((index, parameters))
-            put_off += 1
-            if put_off >= len(turns):
-                time.sleep(POLL_SECONDS)
-    return Results(found[index] for index in range(len(planned)))
+    finished: dict[int, Run] = {}
+    turns, postponed = deque(enumerate(planned)), 0
+    with Overall(experiment.id, len(planned), setting.progress, quiet=not is_first_process()) as overall:
+        setting.reporter = overall
+        while turns:
+            index, parameters = turns.popleft()
+            overall.begin(experiment.describe(parameters))
+            try:
+                finished[index], postponed = experiment.run(parameters, setting), 0
+            except Busy:
+                turns.append((index, parameters))
+                postponed += 1
+                if postponed >= len(turns):
+                    time.sleep(POLL_SECONDS)
+            else:
+                overall.finish()
+    return Results(finished[index] for index in range(len(planned)))
 
 
-def command(id: str, preset: str, seed: int, changes: Sequence[str] = ()) -> str:
-    """The command that measures the same again."""
-    words = ["oni", "reproduce", id, "--preset", preset]
-    return shlex.join([*words, *(["--seed", str(seed)] if seed else []), *changes])
+def write_results(
+    experiment: Experiment, results: Results, record: dict[str, Any], folder: Path, unfinished: Path
+) -> list[Path]:
+    """Write the pictures and ``results.json``, once all of them are whole."""
+    from oni.style import drawing, save
+
+    with drawing():
+        pictures = save(experiment.draw(results), unfinished, experiment.id)
+    written = [write_atomically(folder / picture.name, picture.read_bytes()) for picture in pictures]
+    return [*written, write_atomically(folder / RESULTS, format_json(record))]
 
 
-def as_json(record: dict[str, Any]) -> str:
-    """JSON with one line for each key, and for each item of a list of objects."""
-
-    def written(value: Any) -> str:
-        if isinstance(value, list) and value and isinstance(value[0], dict):
-            return "[\n" + ",\n".join(f"  {json.dumps(item, allow_nan=False)}" for item in value) + "\n ]"
-        return json.dumps(value, allow_nan=False)
-
-    lines = (f" {json.dumps(key)}: {written(value)}" for key, value in record.items())
-    return "{\n" + ",\n".join(lines) + "\n}\n"
+# What is printed.
 
 
-def recorded_runs(record: dict[str, Any]) -> Results:
-    """The runs of a ``results.json``."""
-    return Results(Run(**run) for run in record["runs"])
-
-
-def show(
-    subject: Experiment,
-    preset: str,
-    results: Results,
-    claims: list[dict[str, Any]],
-    terminal: Console,
-    *,
-    ascii_only: bool,
+def show_results(
+    experiment: Experiment, results: Results, record: dict[str, Any], terminal: Console, *, plain: bool
 ) -> None:
     """Print the table and the verdicts."""
+    ascii = ascii_only(terminal, plain=plain)
 
     def text(words: str, style: str = "") -> Text:
-        return Text(words.replace("±", "+-") if ascii_only else words, style=style)
+        return Text(words.replace("±", "+-") if ascii else words, style=style)
 
-    terminal.print(Text(f"{subject.id}: {subject.title} ({preset}, {len(results)} runs)", style="bold"))
-    terminal.print(Text(subject.shows + "\n"))
-    comparison = subject.table(results)
-    rows = table(ascii_only)
-    for index, column in enumerate(comparison.columns):
-        rows.add_column(text(column), justify="right" if index else "left", overflow="fold")
-    for row in comparison.rows:
-        rows.add_row(*map(text, row))
-    terminal.print(rows)
-    if comparison.note:
-        terminal.print(text(comparison.note, "italic"))
+    overrides = "".join(f", {format_override(key, value)}" for key, value in record["overrides"].items())
+    heading = f"{experiment.id}: {experiment.title} ({record['preset']}, {len(results)} runs{overrides})"
+    terminal.print(text(heading, "bold"))
+    terminal.print(Text(experiment.shows + "\n"))
+    comparison = experiment.table(results)
+    show_table(comparison, terminal, ascii=ascii)
+    note = f"{comparison.note} Overridden: {overrides.removeprefix(', ')}." if overrides else comparison.note
+    if note:
+        terminal.print(text(note.strip(), "italic"))
     verdicts = Table.grid(padding=(0, 2, 0, 0))
-    for claim in claims:
-        verdict = text("held", "green") if claim["held"] else text("NOT held", "bold red")
-        verdicts.add_row(verdict, text(f"{claim['text']}\n{claim['detail']}"))
+    styles = {HELD: "green", NOT_TESTED: "yellow"}
+    for claim in record["claims"]:
+        verdict = claim["verdict"]
+        shown = verdict if verdict in styles else verdict.replace("not", "NOT")
+        verdicts.add_row(text(shown, styles.get(verdict, "bold red")), text(f"{claim['text']}\n{claim['detail']}"))
     terminal.print()
     terminal.print(verdicts)
 
 
-def show_list(out: Path, *, plain: bool = False) -> None:
-    """Print every experiment, its presets, and where its results are."""
-    terminal = console(plain=plain)
-    rows = table(plain or not terminal.encoding.startswith("utf"))
-    for column in ("id", "title", "presets", "results"):
-        rows.add_column(column, overflow="fold")
-    for one in registry().values():
-        path = out / one.id / RESULTS
-        rows.add_row(one.id, Text(one.title), " ".join(one.presets), Text(str(path.parent) if path.exists() else "-"))
+def show_table(comparison: Comparison, terminal: Console, *, ascii: bool) -> None:
+    rows = table(ascii)
+    for index, column in enumerate(comparison.columns):
+        rows.add_column(
+            column.replace("±", "+-") if ascii else column, justify="right" if index else "left", overflow="fold"
+        )
+    for row in comparison.rows:
+        rows.add_row(*(Text(cell.replace("±", "+-") if ascii else cell) for cell in row))
     terminal.print(rows)
-    terminal.out("\nNext: oni reproduce fig2 --preset smoke")
+
+
+def show_part(experiment: Experiment, results: Results, request: Request, terminal: Console) -> None:
+    """Print the numbers of the runs that ``--only`` chose."""
+
+    def last_number(value: Any) -> Any:
+        return value[-1] if isinstance(value, list) and value else value
+
+    rows = []
+    for run in results:
+        numbers = {name: last_number(value) for name, value in run.measured.items()}
+        numbers = {name: value for name, value in numbers.items() if isinstance(value, int | float | str)}
+        rows.append({"run": experiment.describe(run.parameters), **numbers})
+    if request.json:
+        print(json.dumps({"event": "part", "id": experiment.id, "only": request.only, "runs": rows}))
+        return
+    for row in rows:
+        words = [
+            f"{name} {value:.5g}" if isinstance(value, float) else f"{name} {value}" for name, value in row.items()
+        ]
+        terminal.print(Text(", ".join(words[1:] and [str(row["run"]), *words[1:]])))
+    terminal.print(Text(f"\nA part of {experiment.id}: without --only, its {RESULTS} is written."))
+
+
+def show_plan(experiment: Experiment, planned: Sequence[Any], setting: Setting, terminal: Console) -> None:
+    """Print every run, whether it is finished, and how long the rest may take."""
+    from oni.recipes.experiments.dry_run import find_progress
+
+    progress = find_progress(experiment, planned, setting)
+    for parameters, state in zip(planned, progress.states, strict=True):
+        terminal.print(Text(f"{state:>9}  {experiment.describe(parameters)}"))
+    finished = progress.states.count("finished")
+    terminal.print(Text(f"\n{len(planned)} runs, {finished} finished; {progress.estimate}"))

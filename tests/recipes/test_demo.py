@@ -5,8 +5,9 @@ import json
 import pytest
 
 from oni.cli import main
-from oni.recipes import demo
+from oni.recipes.demo import NEXT
 from oni.recipes.experiments.experiment import Results, Run
+from oni.recipes.experiments.fashion_mnist.demo import EXPERIMENT, RATES
 
 
 @pytest.fixture(scope="module")
@@ -19,11 +20,13 @@ def test_everything_is_written(shown):
     out, code = shown
     assert code == 0
     record = json.loads((out / "demo" / "results.json").read_text())
-    assert [run["parameters"]["method"] for run in record["runs"]] == ["lecun", "orth-init", "oni-ns", "oni"]
-    assert len(list((out / "runs").iterdir())) == 4
+    trained = {(run["parameters"]["method"], run["parameters"]["learning_rate"]) for run in record["runs"]}
+    assert trained == {(method, rate) for method in ("he", "orth-init", "oni") for rate in RATES}
+    assert sum("network_options" in run["parameters"] for run in record["runs"]) == len(RATES)
+    assert len(list((out / "runs").iterdir())) == 4 * len(RATES)
     report = (out / "report.html").read_text("utf-8")
-    assert "ONI-NS" in report
-    assert "Gradients: start (dotted), end (solid)" in report
+    assert "batch norm" in report
+    assert "Test error over learning rate" in report
 
 
 def test_again_it_trains_nothing(shown, capsys):
@@ -36,15 +39,30 @@ def test_again_it_trains_nothing(shown, capsys):
     assert str(out / "report.html") in printed
 
 
-def test_the_claim_can_fail():
-    def results(*ends):
-        planned = demo.EXPERIMENTS[0].planned("laptop")
-        return Results(Run(each, {"train_error": 6 * [end]}) for each, end in zip(planned, ends, strict=True))
+def make_results(largest):
+    """Results in which every network trains up to some learning rate, and diverges above it."""
+    runs = []
+    for parameters in EXPERIMENT.planned("laptop"):
+        name = "bn" if parameters.network_options else parameters.method
+        errors = [0.5, 0.4, 0.3, 0.2] if parameters.learning_rate <= largest[name] else []
+        runs.append(Run(parameters, {f"{part}_error": errors for part in ("train", "validation", "test")}))
+    return Results(runs)
 
-    assert demo.only_oni_trains(results(0.9, 0.9, 0.9, 0.2))[0]
-    assert not demo.only_oni_trains(results(0.9, 0.2, 0.9, 0.2))[0]
-    assert not demo.only_oni_trains(results(0.9, 0.9, 0.9, 0.9))[0]
+
+@pytest.mark.parametrize(
+    ("largest", "verdict"),
+    [
+        ({"he": 0.3, "orth-init": 0.3, "bn": 1.0, "oni": 1.0}, "held"),
+        ({"he": 0.3, "orth-init": 1.0, "bn": 1.0, "oni": 1.0}, "not held"),
+        ({"he": 0.3, "orth-init": 0.3, "bn": 1.0, "oni": 0.3}, "not held"),
+        ({"he": 0.0, "orth-init": 0.0, "bn": 0.0, "oni": 0.0}, "not held"),
+    ],
+)
+def test_the_claim_can_fail(largest, verdict):
+    results = make_results(largest)
+    assert [claim["verdict"] for claim in EXPERIMENT.judge(results, "laptop")] == [verdict]
+    assert [claim["verdict"] for claim in EXPERIMENT.judge(results, "smoke")] == ["not tested"]
 
 
 def test_what_comes_next_runs():
-    exec(demo.NEXT, {})
+    exec(NEXT, {})

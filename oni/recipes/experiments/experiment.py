@@ -1,110 +1,186 @@
-"""Experiments as data: what is run, what the paper prints, and claims that the measured results hold or do not.
+"""An experiment as data: its runs, its presets, what the paper prints, and the claims made of its results.
 
-A family of experiments is a file with a list ``EXPERIMENTS`` and joins by one line in :data:`FAMILIES`.
+Nothing here imports a plotting library or the training engine, so that listing all experiments stays quick.
 """
 
 from __future__ import annotations
 
 import math
-import re
 import statistics
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from difflib import get_close_matches
-from importlib import import_module
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from typing import TYPE_CHECKING, Any
 
-from matplotlib.figure import Figure
+from oni.names import unknown_name
 
-from oni.recipes.charts.chart import Chart
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from oni.recipes.charts.chart import Chart
 
 __all__ = [
-    "FAMILIES",
+    "HELD",
+    "NOT_HELD",
+    "NOT_TESTED",
     "Claim",
     "Comparison",
     "Experiment",
+    "Judgement",
+    "Quantity",
     "Results",
     "Run",
-    "everything",
-    "experiment",
-    "registry",
-    "rounded",
+    "read_parameters",
+    "round_numbers",
 ]
 
-FAMILIES = [
-    "oni.recipes.experiments.synthetic.family",
-    "oni.recipes.experiments.synthetic.beside_olm",
-    "oni.recipes.experiments.theorems.family",
-    "oni.recipes.experiments.timing.tableA1",
-    "oni.recipes.experiments.fashion_mnist.family",
-]
-"""Every file that has experiments of the paper."""
-OWN = ["oni.recipes.demo"]
-"""And of our own."""
-
+HELD, NOT_HELD, NOT_TESTED = "held", "not held", "not tested"
 DIGITS = 6
+Judgement = tuple[bool | None, str]
+"""Whether a claim held (``None``: the numbers do not decide it), and the numbers that say so."""
 
 
-class Run(NamedTuple):
-    """One measurement."""
+@dataclass(frozen=True)
+class Run:
+    """What was run, and what it gave."""
 
-    parameters: dict[str, Any]
-    """What `Experiment.measure` was called with; plain values."""
+    parameters: Any
+    """A frozen dataclass of the experiment's family."""
     measured: dict[str, Any]
-    """Numbers, and lists of them; ``None`` stands for one that is not finite."""
+    """Numbers, lists and objects of them; ``None`` stands for a number that is not finite."""
 
 
 class Results(tuple[Run, ...]):
-    """All runs of an experiment, or those of some kind.
+    """All runs of an experiment, or some of them.
 
-    >>> results = Results([Run({"seed": 0}, {"delta": [2.0, 1.0]}), Run({"seed": 1}, {"delta": [4.0, 2.0]})])
-    >>> results.where(seed=1).every("delta"), results.mean("delta")
+    >>> from types import SimpleNamespace as Parameters
+    >>> runs = [Run(Parameters(seed=0), {"delta": [2.0, 1.0]}), Run(Parameters(seed=1), {"delta": [4.0, 2.0]})]
+    >>> Results(runs).where(seed=1).values("delta"), Results(runs).mean("delta")
     ([[4.0, 2.0]], [3.0, 1.5])
     """
 
     def where(self, **parameters: Any) -> Results:
-        """The runs with these parameters."""
-        return Results(run for run in self if all(run.parameters[key] == value for key, value in parameters.items()))
+        """The runs with these parameters; a run that lacks one of them is left out."""
 
-    def every(self, name: str) -> list[Any]:
+        def matches(run: Run) -> bool:
+            return all(getattr(run.parameters, name, None) == value for name, value in parameters.items())
+
+        return Results(filter(matches, self))
+
+    def values(self, name: str) -> list[Any]:
         """A measured quantity of every run."""
         return [run.measured[name] for run in self]
 
     def mean(self, name: str) -> Any:
         """The mean over runs of a number, or of each in a list; infinite where one is not finite."""
-        return self._over_runs(name, statistics.fmean)
+        return self._aggregate(name, statistics.fmean)
 
     def deviation(self, name: str) -> Any:
         """The standard deviation over runs of a number, or of each in a list."""
-        return self._over_runs(name, lambda values: statistics.stdev(values) if len(values) > 1 else 0.0)
+        return self._aggregate(name, lambda values: statistics.stdev(values) if len(values) > 1 else 0.0)
 
-    def _over_runs(self, name: str, of: Callable[[list[float]], float]) -> Any:
-        def finite(values: Sequence[float | None]) -> float:
-            known = [value for value in values if value is not None]
-            return of(known) if len(known) == len(values) else math.inf
+    def size(self, name: str) -> float:
+        """How much there is of something: the number of ``"seeds"``, or the least of a parameter over all runs."""
+        values = [getattr(run.parameters, name) for run in self if hasattr(run.parameters, name)]
+        seeds = {run.parameters.seed for run in self if hasattr(run.parameters, "seed")}
+        return len(seeds) if name == "seeds" else min(values, default=0)
 
-        found = self.every(name)
-        return [finite(values) for values in zip(*found, strict=True)] if isinstance(found[0], list) else finite(found)
+    def _aggregate(self, name: str, function: Callable[[list[float]], float]) -> Any:
+        def aggregate(values: Iterable[float | None]) -> float:
+            numbers = list(values)
+            return math.inf if None in numbers else function([value for value in numbers if value is not None])
+
+        values = self.values(name)
+        if isinstance(values[0], list):
+            return [aggregate(column) for column in zip(*values, strict=True)]
+        return aggregate(values)
 
 
-class Claim(NamedTuple):
-    """A statement about the results, and the function that decides it: whether it held, and by which numbers."""
+@dataclass(frozen=True)
+class Claim:
+    """A statement about the results, and the function that judges it."""
 
     text: str
-    test: Callable[[Results], tuple[bool, str]]
+    judge: Callable[[Results], Judgement]
+    needs: Mapping[str, float] = field(default_factory=dict)
+    """What its runs must have at least: see `Results.size`. With less, it is not tested."""
+
+    def record(self, results: Results, preset: str) -> dict[str, str]:
+        """The claim and its verdict as ``results.json`` holds them."""
+        reason = self.untestable(results, preset)
+        held, detail = (None, reason) if reason else self.judge(results)
+        verdict = NOT_TESTED if held is None else HELD if held else NOT_HELD
+        return {"text": self.text, "verdict": verdict, "detail": detail}
+
+    def untestable(self, results: Results, preset: str) -> str:
+        """Why these runs can't bear the claim; empty if they can."""
+        if preset == "smoke":
+            return "the preset smoke only shows that everything runs"
+        if not results:
+            return "not yet measured"
+        for name, least in self.needs.items():
+            size = results.size(name)
+            if size < least:
+                return f"the runs have {name} = {size:g}, and this needs at least {least:g}"
+        return ""
 
 
-class Comparison(NamedTuple):
+@dataclass(frozen=True)
+class Quantity:
+    """A number in a table.
+
+    >>> print(Quantity(12.3456, 0.2), Quantity(0.1, digits=None), Quantity(None))
+    12.35 ± 0.20 0.1 -
+    """
+
+    value: float | None
+    spread: float | None = None
+    """The standard deviation over seeds, or half of an interval."""
+    digits: int | None = 2
+    """After the point; ``None`` for as many as needed."""
+
+    def __str__(self) -> str:
+        if self.value is None:
+            return "-"
+        if not math.isfinite(self.value):
+            return "inf"
+        if self.digits is None:
+            return f"{self.value:g}"
+        if abs(self.value) >= 1000 and self.digits:
+            return f"{self.value:.0e}"
+        spread = "" if self.spread is None else f" ± {self.spread:.{self.digits}f}"
+        return f"{self.value:.{self.digits}f}{spread}"
+
+    def as_json(self) -> Any:
+        """The number alone, or an object with its spread."""
+        value, spread = round_numbers([self.value, self.spread])
+        return value if self.spread is None else {"value": value, "spread": spread}
+
+
+Cell = str | Quantity
+
+
+@dataclass(frozen=True)
+class Comparison:
     """A table: the measured numbers, beside the paper's where it prints some."""
 
     columns: Sequence[str]
-    rows: Sequence[Sequence[str]]
+    cells: Sequence[Sequence[Cell]]
     note: str = ""
+
+    @property
+    def rows(self) -> list[list[str]]:
+        """The cells as text."""
+        return [[str(cell) for cell in row] for row in self.cells]
+
+    def as_json(self) -> dict[str, Any]:
+        """The table with its numbers as numbers."""
+        rows = [[cell.as_json() if isinstance(cell, Quantity) else cell for cell in row] for row in self.cells]
+        return {"columns": list(self.columns), "rows": rows, "note": self.note}
 
 
 @dataclass(frozen=True)
 class Experiment:
-    """A figure, table or theorem of the paper, as something that can be run."""
+    """A figure, table or theorem of the paper, or a study of our own, as something that can be run."""
 
     id: str
     title: str
@@ -113,95 +189,91 @@ class Experiment:
     choices: str
     """What the paper leaves open, and what was chosen."""
     presets: Mapping[str, Mapping[str, Any]]
-    """Sizes, as arguments for ``runs``."""
-    runs: Callable[..., list[dict[str, Any]]]
+    """Sizes, as arguments for ``plan``."""
+    parameters: tuple[type, ...]
+    """The frozen dataclasses whose instances ``plan`` returns."""
+    plan: Callable[..., Sequence[Any]]
     """From the first seed and a preset's sizes to the parameters of every run."""
     measure: Callable[..., dict[str, Any]]
-    """One run: from its parameters to numbers."""
+    """From the parameters of a run to numbers; given a `Setting` first if the experiment trains."""
     paper: Mapping[str, Any]
     """What the paper prints."""
     claims: Sequence[Claim]
     table: Callable[[Results], Comparison]
     draw: Callable[[Results], Figure]
-    found: str = ""
+    findings: str = ""
     """Why claims do not hold in the results that are kept with this code, as far as was found out."""
     charts: Callable[[Results], list[Chart]] | None = None
-    """The same as the report shows it, to be looked into; without it, the report has the picture."""
+    """What the report draws; without it, the report has the picture."""
     trains: bool = False
-    """Whether it trains networks: ``measure`` is then given a `Setting` first."""
-    describe: Callable[[dict[str, Any]], str] | None = None
+    """Whether it trains networks."""
+    sweeps: Mapping[str, str] = field(default_factory=dict)
+    """Keys of a configuration that can't be overridden, with what the experiment does with each."""
+    describe: Callable[[Any], str] = str
     """From the parameters of a run to a few words."""
+    cost: Callable[[Any], float] = lambda parameters: 1.0
+    """From the parameters of a run to how long it takes beside others."""
 
-    def planned(self, preset: str, seed: int = 0) -> list[dict[str, Any]]:
-        """The parameters of every run of a preset."""
+    def planned(self, preset: str, seed: int = 0, seeds: int | None = None, **sizes: Any) -> list[Any]:
+        """The parameters of every run.
+
+        Args:
+            preset: one of ``presets``.
+            seed: the first seed.
+            seeds: how many, instead of what the preset has.
+            sizes: instead of the preset's own.
+        """
         if preset not in self.presets:
-            raise ValueError(f"--preset {preset!r} is none of {self.id}'s; {nearest(preset, self.presets)}")
+            raise ValueError(unknown_name("preset", preset, self.presets, of=self.id))
         if not 0 <= seed < 2**62:
             raise ValueError(f"seed must be at least 0 and below 2**62, got {seed}; pass for example 0")
-        return self.runs(seed=seed, **self.presets[preset])
+        sizes = {**self.presets[preset], **sizes}
+        if seeds is not None:
+            if "seeds" not in sizes:
+                raise ValueError(f"--seeds is of no use: {self.id} measures with one seed; leave it out")
+            if seeds < 1:
+                raise ValueError(f"seeds must be at least 1, got {seeds}; pass for example 3")
+            sizes["seeds"] = seeds
+        return list(self.plan(seed=seed, **sizes))
 
-    def run(self, parameters: dict[str, Any], setting: Any = None) -> Run:
-        return Run(parameters, rounded(self.measure(*([setting] if self.trains else []), **parameters)))
+    def run(self, parameters: Any, setting: Any = None) -> Run:
+        """Measure one run."""
+        arguments = [setting, parameters] if self.trains else [parameters]
+        return Run(parameters, round_numbers(self.measure(*arguments)))
 
-    def judged(self, results: Results) -> list[dict[str, Any]]:
-        """Every claim with its verdict."""
-        verdicts = [(claim.text, *claim.test(results)) for claim in self.claims]
-        return [{"text": text, "held": held, "detail": detail} for text, held, detail in verdicts]
+    def judge(self, results: Results, preset: str) -> list[dict[str, str]]:
+        """Every claim with its verdict, as ``results.json`` holds them."""
+        return [claim.record(results, preset) for claim in self.claims]
 
 
-def rounded(value: Any, digits: int = DIGITS) -> Any:
+def as_record(run: Run) -> dict[str, Any]:
+    """A run as ``results.json`` holds it; fields that are ``None`` or empty by default are left out."""
+    defaults = {item.name: item.default_factory() for item in fields(run.parameters) if callable(item.default_factory)}
+    values = {name: value for name, value in asdict(run.parameters).items() if value or name not in defaults}
+    return {"parameters": values, "measured": run.measured}
+
+
+def read_parameters(experiment: Experiment, record: Mapping[str, Any]) -> Any:
+    """The parameters of a run from a ``results.json``: the dataclass whose fields they are, lists as tuples."""
+    values = {name: tuple(value) if isinstance(value, list) else value for name, value in record.items()}
+    for parameters in experiment.parameters:
+        names = {item.name for item in fields(parameters)}
+        required = {item.name for item in fields(parameters) if not callable(item.default_factory)}
+        if required <= values.keys() <= names:
+            return parameters(**values)
+    raise ValueError(f"no run of {experiment.id} has the parameters {', '.join(sorted(values))}")
+
+
+def round_numbers(value: Any, digits: int = DIGITS) -> Any:
     """Plain values as they are recorded and judged: floats to so many digits, ``None`` for those not finite.
 
-    >>> rounded({"delta": [7.92583123456, float("nan")], "steps": 3})
+    >>> round_numbers({"delta": [7.92583123456, float("nan")], "steps": 3})
     {'delta': [7.92583, None], 'steps': 3}
     """
-    if isinstance(value, dict):
-        return {str(key): rounded(of, digits) for key, of in value.items()}
+    if isinstance(value, Mapping):
+        return {str(key): round_numbers(item, digits) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [rounded(of, digits) for of in value]
+        return [round_numbers(item, digits) for item in value]
     if isinstance(value, float):
         return float(f"{value:.{digits}g}") if math.isfinite(value) else None
     return value
-
-
-def registry() -> dict[str, Experiment]:
-    """Every experiment by its id, in the paper's order."""
-    found = [one for family in FAMILIES for one in import_module(family).EXPERIMENTS]
-    return {one.id: one for one in sorted(found, key=lambda one: paper_order(one.id))}
-
-
-def everything() -> dict[str, Experiment]:
-    """The paper's and our own."""
-    return registry() | {one.id: one for family in OWN for one in import_module(family).EXPERIMENTS}
-
-
-def paper_order(id: str) -> tuple[bool, str, int, str]:
-    """Figures, tables, theorems, then those of the appendix; before all what is not the paper's.
-
-    >>> sorted(["tableA2", "table1", "figA1", "fig10", "fig7b", "theorem1", "demo"], key=paper_order)
-    ['demo', 'fig7b', 'fig10', 'table1', 'theorem1', 'figA1', 'tableA2']
-    """
-    match = re.fullmatch(r"([a-z]+)(A?)(\d+)([a-z]?)", id)
-    if match is None:
-        return False, "", 0, id
-    kind, appendix, number, part = match.groups()
-    return bool(appendix), kind, int(number), part
-
-
-def experiment(id: str) -> Experiment:
-    """The experiment of this id."""
-    known = everything()
-    if id not in known:
-        raise ValueError(f"there is no experiment {id!r}; {nearest(id, known)}")
-    return known[id]
-
-
-def nearest(name: str, known: Mapping[str, Any]) -> str:
-    """A hint.
-
-    >>> nearest("labtop", {"smoke": 0, "laptop": 1})
-    "the nearest is 'laptop', and all are: smoke, laptop"
-    """
-    written = {key.lower(): key for key in known}
-    (close,) = get_close_matches(name.lower(), written, n=1, cutoff=0.0)
-    return f"the nearest is {written[close]!r}, and all are: {', '.join(known)}"

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from oni.files import write_atomically
-from oni.recipes.experiments.experiment import registry
+from oni.recipes.experiments.record import RESULTS, read_results
+from oni.recipes.experiments.registry import MEASURED, load_experiment
 from oni.recipes.report.provenance import describe_overrides, describe_provenance
 from oni.recipes.report.verdicts import count_verdicts, read_claim
-from oni.recipes.reproduce import RESULTS, recorded_runs
 
 __all__ = ["render_page", "write_page"]
 
@@ -32,7 +32,7 @@ def render_page(results: Path, docs: Path) -> str:
     """The page for the results of a folder, to stand in the folder ``docs``."""
     records = {
         id: json.loads((results / id / RESULTS).read_text(encoding="utf-8"))
-        for id in registry()
+        for id in MEASURED
         if (results / id / RESULTS).exists()
     }
     parts = [HEAD, render_overview(records)]
@@ -44,7 +44,8 @@ def render_overview(records: Mapping[str, dict[str, Any]]) -> str:
     """How many claims held, then every experiment in one line, also those that were not run."""
     claims = [read_claim(claim) for record in records.values() for claim in record["claims"]]
     rows = []
-    for id, experiment in registry().items():
+    for id in MEASURED:
+        experiment = load_experiment(id)
         if id in records:
             verdicts = [read_claim(claim)["verdict"] for claim in records[id]["claims"]]
             counts = [str(verdicts.count(verdict)) for verdict in VERDICTS]
@@ -58,9 +59,9 @@ def render_overview(records: Mapping[str, dict[str, Any]]) -> str:
 def render_section(record: dict[str, Any], folder: str) -> str:
     """One experiment."""
     id = record["id"]
-    subject = registry()[id]
+    subject = load_experiment(id)
     machine, versions = record["machine"], record["versions"]
-    comparison = subject.table(recorded_runs(record))
+    comparison = subject.table(read_results(subject, record))
     changes = describe_overrides(record.get("overrides"))
     provenance = describe_provenance(record)
     claims = [read_claim(claim) for claim in record["claims"]]
@@ -79,7 +80,7 @@ def render_section(record: dict[str, Any], folder: str) -> str:
         f"{count_verdicts(claims)}:",
         "",
         render_table(["", "claim", "measured"], verdicts),
-        *([f"*Found:* {subject.found}", ""] if subject.found else []),
+        *([f"*Found:* {subject.findings}", ""] if subject.findings else []),
         f"`{record['command']}`{f' ({provenance})' if provenance else ''}: {len(record['runs'])} runs on "
         f"{machine['cpu']}, {machine['threads']} of {machine['cores']} threads, {machine['device']}; Python "
         f"{versions['python']}, torch {versions['torch']}, oni {versions['oni']}. "

@@ -11,7 +11,9 @@ from typing import Any
 from oni.names import unknown_name
 from oni.recipes.charts.chart import Chart
 from oni.recipes.charts.record import TrainingRecord
-from oni.recipes.experiments.experiment import Comparison, Experiment, everything, paper_order, registry
+from oni.recipes.experiments.experiment import Comparison, Experiment
+from oni.recipes.experiments.record import RESULTS, RUNS, read_results
+from oni.recipes.experiments.registry import MODULES, PAPER, load_experiment, paper_order
 from oni.recipes.report.checks import (
     REMEDY,
     check_format,
@@ -22,7 +24,6 @@ from oni.recipes.report.checks import (
     read_watched,
 )
 from oni.recipes.report.verdicts import VERDICTS, read_claim
-from oni.recipes.reproduce import RESULTS, RUNS, recorded_runs
 
 __all__ = ["RecordedExperiment", "RecordedRun", "read_sources"]
 
@@ -156,13 +157,12 @@ def read_experiment(folder: Path) -> RecordedExperiment:
             raise ValueError(f'{path}: each run must have "parameters" and "measured", got {sorted(run)}; {REMEDY}')
         for name, value in run.items():
             check_type(path, f'"{name}" of each run', value, dict)
-    experiments = everything()
     id = record["id"]
-    if id not in experiments:
-        raise ValueError(f"{path}: {unknown_name('experiment', id, experiments)}")
-    subject = experiments[id]
+    if id not in MODULES:
+        raise ValueError(f"{path}: {unknown_name('experiment', id, MODULES)}")
+    subject = load_experiment(id)
     try:
-        results = recorded_runs(record)
+        results = read_results(subject, record)
         comparison = subject.table(results)
         charts = subject.charts(results) if subject.charts else []
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
@@ -171,7 +171,7 @@ def read_experiment(folder: Path) -> RecordedExperiment:
             f"make it again with: oni reproduce {id}"
         ) from error
     drawn = [chart for chart in charts if chart.series]
-    return RecordedExperiment(folder, subject, record, claims, comparison, drawn, id in registry())
+    return RecordedExperiment(folder, subject, record, claims, comparison, drawn, id in PAPER)
 
 
 def read_run(folder: Path) -> RecordedRun:

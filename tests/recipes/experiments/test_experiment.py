@@ -1,184 +1,40 @@
+"""Experiments as data: results, verdicts, tables, and that every experiment is complete."""
+
 import json
-import os
-import re
-from dataclasses import replace
+from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from pathlib import Path
 
 import pytest
-from matplotlib.figure import Figure
 
-from oni.cli import main
-from oni.recipes import reproduce
-from oni.recipes.experiments import experiment
-from oni.recipes.experiments.experiment import Claim, Comparison, Experiment, Results, Run, registry, rounded
-from oni.recipes.report import markdown as reproduction
-
-ROOT = Path(__file__).parents[3]
-COMMITTED = sorted((ROOT / "results").glob("*/results.json"))
-KEYS = ["id", "preset", "machine", "versions", "command", "runs", "paper", "claims"]
-
-
-@pytest.fixture
-def run(capsys):
-    def run(*arguments):
-        code = main([str(argument) for argument in arguments])
-        return code, *capsys.readouterr()
-
-    return run
-
-
-def halves(seed, factor):
-    return {"values": [1.0 / factor, float("nan")], "seed_squared": seed**2}
-
-
-TOY = Experiment(
-    id="fig99",
-    title="A toy [bold]",
-    shows="Nothing.",
-    choices="None.",
-    presets={"smoke": {"seeds": 2}, "laptop": {"seeds": 3}},
-    runs=lambda seed, seeds: [{"seed": seed + number, "factor": 3} for number in range(seeds)],
-    measure=halves,
-    paper={"value": 0.33},
-    claims=[
-        Claim("A third", lambda results: (True, f"{results.every('values')[0][0]}")),
-        Claim("All finite", lambda results: (None not in results.every("values")[0], "one is not")),
-    ],
-    table=lambda results: Comparison(["what", "ours"], [["value", f"{results.mean('values')[0]:.3f}"]], "A note."),
-    draw=lambda results: Figure(),
+from oni.recipes import experiments
+from oni.recipes.experiments.experiment import (
+    Claim,
+    Comparison,
+    Quantity,
+    Results,
+    Run,
+    as_record,
+    read_parameters,
+    round_numbers,
 )
+from oni.recipes.experiments.registry import MODULES, PAPER, load_all, load_experiment, paper_order
+from oni.recipes.experiments.table_formats import format_csv, format_latex, format_markdown
+
+FOLDER = Path(experiments.__file__).parent
 
 
-@pytest.fixture
-def toy(monkeypatch):
-    monkeypatch.setattr(experiment, "registry", lambda: {"fig99": TOY})
-    return TOY
+@dataclass(frozen=True)
+class Parameters:
+    seed: int
+    epochs: int = field(default=1)
+    overrides: dict = field(default_factory=dict)
 
 
-def test_the_record(run, tmp_path, toy):
-    code, out, err = run("reproduce", "fig99", "--preset", "smoke", "--out", tmp_path / "new", "--seed", 5, "--plain")
-    assert (code, err) == (0, "")  # although a claim does not hold
-    assert out.isascii()
-    assert "A toy [bold]" in out
-    assert re.search(r"^held +A third *$", out, re.MULTILINE)
-    assert re.search(r"^NOT held +All finite *$", out, re.MULTILINE)
-    folder = tmp_path / "new" / "fig99"
-    assert sorted(path.name for path in folder.iterdir()) == ["fig99.png", "fig99.svg", "results.json"]
-    record = json.loads((folder / "results.json").read_text())
-    assert list(record) == KEYS
-    assert record["runs"] == [
-        {"parameters": {"seed": seed, "factor": 3}, "measured": {"values": [0.333333, None], "seed_squared": seed**2}}
-        for seed in (5, 6)
-    ]
-    assert record["paper"] == {"value": 0.33}
-    # Judged by the numbers as they are recorded, so that anyone comes to the same verdict.
-    assert record["claims"][0] == {"text": "A third", "held": True, "detail": "0.333333"}
-    assert record["claims"][1]["held"] is False
-    assert record["command"] == "oni reproduce fig99 --preset smoke --seed 5"
-    assert {"cpu", "cores", "threads"} <= record["machine"].keys()
-    assert {"python", "torch", "oni"} <= record["versions"].keys()
+# Results.
 
 
-@pytest.mark.parametrize("stage", ["measure", "draw"])
-def test_what_fails_leaves_the_old_results(run, tmp_path, monkeypatch, toy, stage):
-    assert run("reproduce", "fig99", "--preset", "smoke", "--out", tmp_path)[0] == 0
-    before = (tmp_path / "fig99" / "results.json").read_bytes()
-
-    def fails(*_, **__):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(experiment, "registry", lambda: {"fig99": replace(TOY, **{stage: fails})})
-    code, out, err = run("reproduce", "fig99", "--preset", "laptop", "--out", tmp_path)
-    assert (code, out, err) == (130, "", "oni: interrupted\n")
-    assert (tmp_path / "fig99" / "results.json").read_bytes() == before
-    assert len(list((tmp_path / "fig99").iterdir())) == 3
-
-
-@pytest.mark.parametrize(
-    ("arguments", "complaint"),
-    [
-        (["fig22"], "there is no experiment 'fig22'; the nearest is 'fig2'"),
-        (["TABLEA2"], "the nearest is 'tableA2'"),
-        (["fig2", "--preset", "labtop"], "the nearest is 'laptop', and all are: smoke, laptop, paper"),
-        (["fig2", "--seed", "-1"], "seed must be at least 0"),
-        (["fig2", "--out", "file"], "file"),
-        (["fig2", "--out", "file/below"], "below"),
-        ([], "Missing argument"),
-    ],
-)
-def test_what_a_user_can_mend_is_one_line(run, tmp_path, monkeypatch, arguments, complaint):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "file").touch()
-    code, out, err = run("reproduce", *arguments)
-    assert (code, out, err.count("\n")) == (2, "", 1)
-    assert complaint in err
-    assert [path.name for path in tmp_path.iterdir()] == ["file"]
-
-
-@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may write anywhere")
-def test_a_folder_without_permission(run, tmp_path, toy):
-    tmp_path.chmod(0o500)
-    code, out, err = run("reproduce", "fig99", "--preset", "smoke", "--out", tmp_path)
-    assert (code, out, err.count("\n")) == (2, "", 1)
-    assert str(tmp_path) in err
-
-
-def test_a_folder_that_vanishes_is_one_line(run, tmp_path, monkeypatch, toy):
-    def refused(*_, **__):
-        raise PermissionError(13, "Permission denied", str(tmp_path / "fig99"))
-
-    monkeypatch.setattr(reproduce, "TemporaryDirectory", refused)
-    code, out, err = run("reproduce", "fig99", "--preset", "smoke", "--out", tmp_path)
-    assert (code, out, err) == (2, "", f"oni: {tmp_path / 'fig99'}: Permission denied\n")
-
-
-def test_the_list(run, tmp_path):
-    (tmp_path / "fig2").mkdir()
-    (tmp_path / "fig2" / "results.json").touch()
-    code, out, err = run("list", "--out", tmp_path, "--plain")
-    assert (code, err) == (0, "")
-    assert out.isascii()
-    for one in registry().values():
-        assert re.search(rf"^{one.id} .*smoke laptop", out, re.MULTILINE)
-
-
-def test_every_experiment_is_complete():
-    for id, one in registry().items():
-        assert one.id == id
-        assert list(one.presets) == ["smoke", "laptop", *(["full"] if one.trains else []), "paper"]
-        for said in (one.title, one.shows, one.choices, *(claim.text for claim in one.claims)):
-            assert said.isascii(), said
-        assert json.loads(json.dumps(one.paper)) == one.paper
-        for preset in one.presets:
-            runs = one.planned(preset)
-            assert json.loads(json.dumps(runs)) == runs
-            seeds = {parameters["seed"] for parameters in runs}
-            assert preset == "smoke" or id == "tableA1" or len(seeds) >= (1 if one.trains else 5)
-
-
-@pytest.fixture(scope="module")
-def runs(tmp_path_factory):
-    """One folder of training runs, as the figures share them."""
-    return tmp_path_factory.mktemp("runs")
-
-
-@pytest.mark.parametrize("id", registry())
-def test_smoke(run, tmp_path, runs, id):
-    code, out, err = run("reproduce", id, "--preset", "smoke", "--out", tmp_path, "--runs", runs, "--plain")
-    assert code == 0
-    assert registry()[id].trains or err == ""
-    assert out.isascii()
-    record = json.loads((tmp_path / id / "results.json").read_text())
-    assert len(record["claims"]) == len(registry()[id].claims)
-    for name in (f"{id}.png", f"{id}.svg"):
-        assert (tmp_path / id / name).stat().st_size > 10_000
-        assert str(tmp_path / id / name) in out
-    section = reproduction.render_section(record, "results")
-    assert section.count("held |") + section.count("held** |") == len(record["claims"])
-
-
-def test_rounding():
-    assert rounded((1, True, "x", None, 1 / 3, float("inf"), {2: 1e-300})) == [
+def test_numbers_are_rounded_and_what_is_not_finite_is_none():
+    assert round_numbers((1, True, "x", None, 1 / 3, float("inf"), {2: 1e-300})) == [
         1,
         True,
         "x",
@@ -190,32 +46,176 @@ def test_rounding():
 
 
 def test_what_is_not_finite_shows_in_a_mean():
-    results = Results([Run({}, {"a": [1.0, None], "b": 1.0}), Run({}, {"a": [3.0, 2.0], "b": 2.0})])
+    results = Results([Run(None, {"a": [1.0, None], "b": 1.0}), Run(None, {"a": [3.0, 2.0], "b": 2.0})])
     assert results.mean("a") == [2.0, float("inf")]
     assert results.mean("b") == 1.5
     assert results.deviation("b") == pytest.approx(0.5**0.5)
 
 
-# What is committed.
+def test_runs_are_chosen_by_parameters():
+    results = Results(Run(Parameters(seed, epochs), {}) for seed in (0, 1) for epochs in (2, 3))
+    assert [run.parameters.epochs for run in results.where(seed=1)] == [2, 3]
+    assert results.where(nothing="of this") == ()
+    assert (results.size("seeds"), results.size("epochs"), results.size("steps")) == (2, 2, 0)
 
 
-@pytest.mark.parametrize("path", COMMITTED, ids=lambda path: path.parent.name)
-def test_committed_results(path):
-    text = path.read_text("utf-8")
-    record = json.loads(text)
-    assert list(record) == KEYS
-    subject = registry()[record["id"]]
-    assert record["id"] == path.parent.name
-    assert record["preset"] in ("laptop", "full", "paper")
-    assert record["command"] == f"oni reproduce {record['id']} --preset {record['preset']}"
-    assert [run["parameters"] for run in record["runs"]] == subject.planned(record["preset"])
-    # The verdicts are those of today's code on the recorded numbers.
-    assert subject.judged(reproduce.recorded_runs(record)) == record["claims"]
-    assert not re.search(r"/home|/work|/tmp|/root", text)
-    for file in path.parent.iterdir():
-        assert file.stat().st_size < 300_000, file
-    assert {file.name for file in path.parent.iterdir()} == {
-        "results.json",
-        f"{record['id']}.png",
-        f"{record['id']}.svg",
+# Verdicts.
+
+
+def judge(preset="laptop", held=True, needs=None, epochs=10, seeds=2):
+    results = Results(Run(Parameters(seed, epochs), {}) for seed in range(seeds))
+    return Claim("It trains", lambda results: (held, "by numbers"), needs or {}).record(results, preset)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "verdict", "detail"),
+    [
+        ({}, "held", "by numbers"),
+        ({"held": False}, "not held", "by numbers"),
+        ({"held": None}, "not tested", "by numbers"),
+        ({"preset": "smoke"}, "not tested", "the preset smoke only shows that everything runs"),
+        ({"seeds": 0}, "not tested", "not yet measured"),
+        ({"needs": {"epochs": 10, "seeds": 2}}, "held", "by numbers"),
+        ({"needs": {"epochs": 11}}, "not tested", "the runs have epochs = 10, and this needs at least 11"),
+        ({"needs": {"seeds": 3}}, "not tested", "the runs have seeds = 2, and this needs at least 3"),
+    ],
+)
+def test_verdicts(arguments, verdict, detail):
+    assert judge(**arguments) == {"text": "It trains", "verdict": verdict, "detail": detail}
+
+
+def test_a_claim_that_can_t_be_borne_is_not_judged():
+    def fail(results):
+        raise AssertionError("judged")
+
+    assert Claim("", fail, {"epochs": 5}).record(Results([Run(Parameters(0), {})]), "laptop")["verdict"] == "not tested"
+
+
+# Parameters in results.json.
+
+
+def test_parameters_are_read_back():
+    class Subject:
+        id, parameters = "fig99", (Parameters,)
+
+    for parameters in (Parameters(3, 5), Parameters(3, 5, {"momentum": 0.9})):
+        record = json.loads(json.dumps(as_record(Run(parameters, {}))))["parameters"]
+        assert ("overrides" in record) == bool(parameters.overrides)
+        assert read_parameters(Subject, record) == parameters
+    with pytest.raises(ValueError, match="no run of fig99 has the parameters epochs, seed, width"):
+        read_parameters(Subject, {"seed": 0, "epochs": 1, "width": 3})
+
+
+@pytest.mark.parametrize("id", MODULES)
+def test_every_run_is_a_frozen_dataclass_that_json_keeps(id):
+    experiment = load_experiment(id)
+    for preset in experiment.presets:
+        for parameters in experiment.planned(preset):
+            assert is_dataclass(parameters)
+            assert type(parameters).__dataclass_params__.frozen
+            assert type(parameters) in experiment.parameters
+            record = json.loads(json.dumps(as_record(Run(parameters, {}))["parameters"]))
+            assert read_parameters(experiment, record) == parameters
+            assert {item.name for item in fields(parameters)} == asdict(parameters).keys()
+
+
+# The registry.
+
+
+def test_every_file_of_a_family_is_registered():
+    shared = {"family", "drawing", "groups", "reading", "step_times", "trials"}
+    files = {path for path in FOLDER.glob("*/*.py") if path.stem not in shared | {"__init__"}}
+    assert {FOLDER / f"{module.replace('.', '/')}.py" for module in MODULES.values()} == files
+
+
+def test_ids_are_in_order():
+    assert sorted(["tableA2", "fig2", "demo", "theorem1", "figA1"], key=paper_order) == [
+        "demo",
+        "fig2",
+        "theorem1",
+        "figA1",
+        "tableA2",
+    ]
+    assert list(load_all()) == list(MODULES)
+
+
+def test_every_experiment_is_complete():
+    for id, experiment in load_all().items():
+        assert experiment.id == id
+        expected = ["smoke", "laptop", *(["full"] if experiment.trains else []), *(["paper"] if id in PAPER else [])]
+        assert list(experiment.presets) == (expected if id != "demo" else ["smoke", "laptop"])
+        for text in (experiment.title, experiment.shows, experiment.choices, *(c.text for c in experiment.claims)):
+            assert text.isascii(), text
+            assert text
+        assert json.loads(json.dumps(experiment.paper)) == experiment.paper
+        for preset in experiment.presets:
+            labels = [experiment.describe(run) for run in experiment.planned(preset)]
+            assert len(set(labels)) == len(labels), "two runs with one description"
+            seeds = {run.seed for run in experiment.planned(preset)}
+            assert preset == "smoke" or id == "tableA1" or len(seeds) >= (1 if experiment.trains else 5)
+
+
+def test_seeds_and_sizes_replace_the_preset_s():
+    experiment = load_experiment("fig2")
+    assert {run.seed for run in experiment.planned("smoke", seed=4, seeds=3)} == {4, 5, 6}
+    assert {run.epochs for run in load_experiment("fig5").planned("smoke", epochs=7)} == {7}
+    for arguments, message in (
+        ({"seeds": 0}, "seeds must be at least 1, got 0"),
+        ({"seed": -1}, "seed must be at least 0"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            experiment.planned("smoke", **arguments)
+    with pytest.raises(ValueError, match="--seeds is of no use: tableA1 measures with one seed"):
+        load_experiment("tableA1").planned("smoke", seeds=2)
+
+
+# Tables.
+
+TABLE = Comparison(
+    ["a & b", "|x|", "none"],
+    [["50 %", Quantity(1 / 3, 0.125), Quantity(None)], ["y", Quantity(2.0), Quantity(float("inf"))]],
+    "A note.",
+)
+
+
+def test_a_table_has_texts_and_numbers():
+    assert TABLE.rows == [["50 %", "0.33 ± 0.12", "-"], ["y", "2.00", "inf"]]
+    assert TABLE.as_json() == {
+        "columns": ["a & b", "|x|", "none"],
+        "rows": [["50 %", {"value": 0.333333, "spread": 0.125}, None], ["y", 2.0, None]],
+        "note": "A note.",
     }
+    json.dumps(TABLE.as_json(), allow_nan=False)
+
+
+def test_table_formats():
+    assert format_markdown(TABLE).splitlines() == [
+        "| a & b | \\|x\\| | none |",
+        "| --- | ---: | ---: |",
+        "| 50 % | 0.33 ± 0.12 | - |",
+        "| y | 2.00 | inf |",
+        "",
+        "A note.",
+    ]
+    assert format_csv(TABLE).splitlines() == [
+        "a & b,|x|,|x| ±,none",
+        "50 %,0.3333333333333333,0.125,",
+        "y,2.0,,inf",
+    ]
+    assert format_latex(TABLE).splitlines() == [
+        "% A note.",
+        r"\begin{tabular}{lrr}",
+        r"\toprule",
+        r"a \& b & $|$x$|$ & none \\",
+        r"\midrule",
+        r"50 \% & 0.33 $\pm$ 0.12 & - \\",
+        r"y & 2.00 & inf \\",
+        r"\bottomrule",
+        r"\end{tabular}",
+    ]
+
+
+def test_a_table_without_a_note():
+    plain = Comparison(["a", "b"], [["1", "2"]])
+    assert format_markdown(plain) == "| a | b |\n| --- | --- |\n| 1 | 2 |\n"
+    assert format_latex(plain).startswith(r"\begin{tabular}")

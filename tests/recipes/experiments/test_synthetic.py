@@ -5,13 +5,11 @@ import math
 import numpy as np
 import pytest
 import torch
-from torch import nn
 
-from oni.recipes.experiments.experiment import Results, registry
-from oni.recipes.experiments.synthetic import beside_olm
-from oni.recipes.experiments.synthetic import family as synthetic
-from oni.recipes.experiments.theorems import family as theorems
-from oni.recipes.experiments.timing import tableA1 as timing
+from oni.recipes.experiments.experiment import Results
+from oni.recipes.experiments.synthetic import family, fig1, fig2, groups, tableA2
+from oni.recipes.experiments.synthetic.family import Convergence
+from oni.recipes.experiments.synthetic.groups import Grouping
 
 SEEDS = range(5)
 DELTAS = {
@@ -34,68 +32,59 @@ COLUMNS = {
 
 @pytest.fixture
 def reference(monkeypatch):
-    def drawn(shape, mean, seed):
+    """Draw matrices with numpy's generator."""
+
+    def draw(shape, mean, seed):
         return torch.from_numpy(np.random.default_rng(seed).normal(mean, 1, tuple(shape)))
 
-    for module in (synthetic, beside_olm):
-        monkeypatch.setattr(module, "gaussian", drawn)
+    for module in (family, fig1, groups):
+        monkeypatch.setattr(module, "draw_gaussian", draw)
 
 
-def converged(shape, mean, variant, form="stable", precision="float64", steps=12, seeds=SEEDS):
+def run_convergence(shape, mean, variant, form="stable", precision="float64", steps=12, seeds=SEEDS):
+    at = (1,) if form == "stable" else ()
     return Results(
-        registry()["fig2"].run(
-            {
-                "seed": seed,
-                "shape": shape,
-                "mean": mean,
-                "variant": variant,
-                "form": form,
-                "precision": precision,
-                "steps": steps,
-                "at": [1] if form == "stable" else [],
-            }
-        )
-        for seed in seeds
+        fig2.EXPERIMENT.run(Convergence(seed, shape, mean, variant, form, precision, steps, at)) for seed in seeds
     )
 
 
-def grouped(shape, method, seeds=SEEDS):
-    return Results(registry()["tableA2"].run({"seed": seed, "shape": shape, "method": method}) for seed in seeds)
+def run_grouping(shape, method, seeds=SEEDS):
+    return Results(tableA2.EXPERIMENT.run(Grouping(seed, shape, method)) for seed in seeds)
 
 
 @pytest.mark.parametrize("variant", DELTAS)
 def test_figures_2_and_3(reference, variant):
-    results = converged([64, 256], 3.0, variant)
+    results = run_convergence((64, 256), 3.0, variant)
     # Half a unit of the last decimal, and some of the numbers have been rounded twice.
     assert results.mean("delta_row")[:11] == pytest.approx(DELTAS[variant], abs=5.5e-4)
-    values = sorted(results.every("eigenvalues")[0]["1"])
+    values = sorted(results.values("eigenvalues")[0]["1"])
     # Two digits are written down: the rounding of .0010 is 5 %.
     assert [values[0], (values[31] + values[32]) / 2, values[-1]] == pytest.approx(AT_ONE[variant], rel=0.05)
 
 
 @pytest.mark.parametrize("variant", COLUMNS)
 def test_figure_4(reference, variant):
-    results = converged([64, 32], 0.0, variant)
+    results = run_convergence((64, 32), 0.0, variant)
     expected = COLUMNS[variant]
     assert results.mean("delta_column")[: len(expected)] == pytest.approx(expected, abs=5.5e-4)
     assert results.mean("delta_row")[-1] == pytest.approx(math.sqrt(32), abs=1e-4)
-    for row, column in zip(results.every("delta_row"), results.every("delta_column"), strict=True):
+    for row, column in zip(results.values("delta_row"), results.values("delta_column"), strict=True):
         # For any matrix; six digits are recorded.
         assert [a * a - b * b for a, b in zip(row, column, strict=True)] == pytest.approx([32] * len(row), abs=1e-3)
-    assert results.every("eigenvalues")[0]["1"][32:] == [0.0] * 32
+    assert results.values("eigenvalues")[0]["1"][32:] == [0.0] * 32
 
 
 def test_figure_4_centred(reference):
-    results = converged([64, 32], 0.0, "ONI+Center+CSB")
+    results = run_convergence((64, 32), 0.0, "ONI+Center+CSB")
     assert results.mean("delta_column")[-1] == pytest.approx(1, abs=1e-5)
     assert results.mean("delta_row")[-1] == pytest.approx(math.sqrt(33), abs=1e-4)
 
 
 def test_the_printed_recurrence_diverges_and_the_stable_form_does_not(reference):
-    printed = converged([64, 256], 3.0, "ONI", form="literal", precision="float32", seeds=[0])
-    stable = converged([64, 256], 3.0, "ONI", precision="float32", seeds=[0])
-    exact = converged([64, 256], 3.0, "ONI", seeds=[0])
-    (printed,), (stable,), (exact,) = (of.every("delta_row") for of in (printed, stable, exact))
+    printed = run_convergence((64, 256), 3.0, "ONI", form="literal", precision="float32", seeds=[0])
+    stable = run_convergence((64, 256), 3.0, "ONI", precision="float32", seeds=[0])
+    exact = run_convergence((64, 256), 3.0, "ONI", seeds=[0])
+    (printed,), (stable,), (exact,) = (runs.values("delta_row") for runs in (printed, stable, exact))
     assert printed[:7] == pytest.approx(exact[:7], abs=1e-3)
     assert printed[12] is None or printed[12] > 1e20
     assert stable == pytest.approx(exact, abs=1e-4)
@@ -112,7 +101,7 @@ def test_the_printed_recurrence_diverges_and_the_stable_form_does_not(reference)
     ],
 )
 def test_table_A2(reference, method, row, column):
-    results = grouped([64, 32], method)
+    results = run_grouping((64, 32), method)
     exact = isinstance(row, float | int)
     assert results.mean("delta_row") == (pytest.approx(row, abs=1e-4) if exact else row)
     assert results.mean("delta_column") == (pytest.approx(column, abs=1e-4) if exact else column)
@@ -122,70 +111,12 @@ def test_table_A2(reference, method, row, column):
     ("size", "delta", "largest"), [(64, 0, 1), (32, 5.653, 1.9997), (16, 6.921, 2.88), (8, 7.481, 3.34)]
 )
 def test_figure_A1(reference, size, delta, largest):
-    results = grouped([64, 64], f"OLM-G{size}")
+    results = run_grouping((64, 64), f"OLM-G{size}")
     assert results.mean("delta_row") == pytest.approx(delta, abs=0.15)
-    assert np.mean([max(values) for values in results.every("eigenvalues")]) == pytest.approx(largest, rel=0.05)
+    assert np.mean([max(values) for values in results.values("eigenvalues")]) == pytest.approx(largest, rel=0.05)
 
 
 def test_figure_1_with_zero_singular_values(reference):
-    results = Results(registry()["fig1"].run(parameters) for parameters in registry()["fig1"].planned("smoke"))
-    assert results.where(method="oni", kind="singular").every("gradient_finite") == [True, True]
-    assert max(results.where(method="oni", kind="singular").every("error")) < 1e-4
-
-
-@pytest.mark.parametrize(
-    ("center", "scale", "expected"),
-    [(False, "1", 0.5), (False, "sqrt 2", 1.0), (True, "1", 0.3408), (True, "sqrt 2", 0.6817), (True, "1.7129", 1.0)],
-)
-def test_theory_of_gains(center, scale, expected):
-    assert theorems.predicted(center, scale, "forward") == pytest.approx(expected, abs=5e-5)
-    assert theorems.predicted(center, scale, "backward") == pytest.approx(theorems.SCALES[scale] ** 2 / 2)
-
-
-def test_the_isometric_scale():
-    assert pytest.approx(1.7129, abs=5e-5) == theorems.ISOMETRIC
-
-
-def test_isotropy_finds_what_is_not():
-    generator = torch.Generator().manual_seed(0)
-    x = torch.randn(20_000, 8, generator=generator, dtype=torch.float64)
-    assert theorems.isotropy(x, 1.0)["largest_deviation"] < theorems.limit(44)
-    assert theorems.isotropy(x, 1.0)["entries"] == 44
-    assert theorems.isotropy(1.05 * x, 1.0)["largest_deviation"] > 2 * theorems.limit(44)
-    assert theorems.isotropy(x + 0.1, 1.0)["largest_deviation"] > 2 * theorems.limit(44)
-    mixed = x.clone()
-    mixed[:, 0] = (x[:, 0] + 0.2 * x[:, 1]) / math.sqrt(1.04)
-    assert theorems.isotropy(mixed, 1.0)["largest_deviation"] > 2 * theorems.limit(44)
-
-
-def test_timing_takes_turns(monkeypatch):
-    order = []
-    clock = iter(range(1000))
-    monkeypatch.setattr(timing.time, "perf_counter", lambda: float(next(clock)))
-    times = timing.interleaved({name: lambda name=name: order.append(name) for name in "abc"}, 0.0, 3)
-    assert "".join(order) == "abc" + "abc" + "bca" + "cab"
-    assert times == {name: [1e3] * 3 for name in "abc"}
-
-
-def test_timed_convolutions_compute_the_same():
-    torch.manual_seed(0)
-    found = timing.contenders(3, 8)
-    assert next(iter(found)) == "plain"
-    assert len(found) == 1 + 2 * len(timing.STEPS) + 1
-    Z = 100 * torch.randn(8, 8, 3, 3)  # large, so that the 1e-5 of the authors' form is small
-    for steps in timing.STEPS:
-        weights = []
-        for name in ("oni", "authors"):
-            module = found[f"{name} T={steps}"]
-            with torch.no_grad():
-                module.get_parameter("parametrizations.weight.original").copy_(Z)
-            assert isinstance(module, nn.Conv2d)
-            weights.append(module.weight)
-        torch.testing.assert_close(*weights, atol=1e-4, rtol=0)
-    assert all(module(torch.zeros(1, 8, 4, 4)).shape == (1, 8, 4, 4) for module in found.values())
-
-
-def test_printed_times():
-    # In the text: 1.48 times in the worst case.
-    assert round(timing.printed_ratio(timing.WORST, 5), 2) == 1.48
-    assert round(timing.printed_ratio(timing.ROOMY, 7), 2) == 1.06
+    results = Results(fig1.EXPERIMENT.run(parameters) for parameters in fig1.EXPERIMENT.planned("smoke"))
+    assert results.where(method="oni", kind="singular").values("gradient_finite") == [True, True]
+    assert max(results.where(method="oni", kind="singular").values("error")) < 1e-4

@@ -1,6 +1,7 @@
 """What the tests of reports share: a toy experiment, folders of results and runs, and a page as a browser reads it."""
 
 import json
+from dataclasses import make_dataclass
 from html.parser import HTMLParser
 from types import SimpleNamespace
 
@@ -43,15 +44,17 @@ def toy(monkeypatch):
         title="A toy",
         shows="Nothing <b>bold</b>.",
         choices="None.",
-        found="",
+        findings="",
         charts=toy_charts,
+        parameters=(make_dataclass("Parameters", [("seed", int), ("mean", float)], frozen=True),),
         table=lambda results: Comparison(
             ["what", "paper", "ours", "runs"],
             [[run.measured["name"], "1.0", f"{run.measured['value']:.2f}", "1"] for run in results],
         ),
     )
-    monkeypatch.setattr(sources, "everything", lambda: {"fig99": experiment})
-    monkeypatch.setattr(sources, "registry", lambda: {"fig99": experiment})
+    monkeypatch.setattr(sources, "MODULES", {"fig99": "nowhere"})
+    monkeypatch.setattr(sources, "PAPER", ("fig99",))
+    monkeypatch.setattr(sources, "load_experiment", lambda id: experiment)
     return experiment
 
 

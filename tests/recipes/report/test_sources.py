@@ -61,7 +61,16 @@ BROKEN = {
     "runs": ("results.json", {"runs": [1]}, "each run must be an object"),
     "keys": ("results.json", {"runs": [{"parameters": {}, "measured": {}, "x": 1}]}, '"parameters" and "measured"'),
     "id": ("results.json", {"id": "fig98"}, "unknown experiment 'fig98'; did you mean 'fig99'? Choose from fig99"),
-    "measured": ("results.json", {"runs": [{"parameters": {}, "measured": {"name": "a"}}]}, "KeyError: 'value'"),
+    "parameters": (
+        "results.json",
+        {"runs": [{"parameters": {}, "measured": {}}]},
+        "no run of fig99 has the parameters",
+    ),
+    "measured": (
+        "results.json",
+        {"runs": [{"parameters": {"seed": 0, "mean": 3.0}, "measured": {"name": "a"}}]},
+        "KeyError: 'value'",
+    ),
     "config": ("config.json", "[1]", "must be an object"),
     "status": ("metrics.json", {"metrics": {}}, '"status" must be a string, got nothing'),
     "number": ("metrics.json", {"metrics": {"status": "finished", "steps": "1"}}, '"steps" must be a number'),

@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -11,7 +12,7 @@ import pytest
 
 from oni.cli import main
 from oni.recipes import reproduce
-from oni.recipes.experiments.fashion_mnist import family as fashion
+from oni.recipes.experiments.fashion_mnist.family import PRESETS
 from oni.recipes.training.run_folder import Busy
 
 SMALL = ["network_options.depth=2", "network_options.width=32", "samples=256", "epochs=1", "batch_size=64"]
@@ -39,12 +40,31 @@ def test_changes_by_words_and_by_file(run, tmp_path):
     file = tmp_path / "changes.yaml"
     file.write_text("network_options: {depth: 2, width: 32}\nsamples: 256\nepochs: 9\nbatch_size: 64\n")
     out = tmp_path / "results"
-    code, _, err = run("figA2", "epochs=1", "learning_rate=0.25", "--config", file, "--preset", "smoke", "--out", out)
+    code, out_text, err = run(
+        "figA2", "epochs=1", "learning_rate=0.25", "--config", file, "--preset", "smoke", "--out", out
+    )
     assert code == 0
     record = results(out)
     assert [run["learning_rate"] for run in numbers(record)] == 4 * [0.25]
     assert {len(run["train_error"]) for run in numbers(record)} == {1}
-    assert "figA2, 4 of 4: 20-layer MLP, ONI-NS, Z orthogonal, not centred, seed 0" in err
+    assert re.search(r"^figA2, 1 of 4: 2-layer MLP, ONI, seed 0$", err, re.MULTILINE)
+    heading = r"^figA2, 4 of 4: 2-layer MLP, ONI-NS, Z orthogonal, not centred, seed 0(, about .* left after it)?$"
+    assert re.search(heading, err, re.MULTILINE)
+    # What was run is what is recorded.
+    for one in record["runs"]:
+        assert (one["parameters"]["epochs"], one["parameters"]["depth"], one["parameters"]["grid"]) == (1, 2, [0.25])
+        assert one["parameters"]["overrides"] == {"network_options.width": 32, "batch_size": 64}
+    assert record["overrides"] == {
+        "network_options.depth": 2,
+        "network_options.width": 32,
+        "samples": 256,
+        "epochs": 1,
+        "batch_size": 64,
+        "learning_rate": 0.25,
+    }
+    heading, note = (part for part in " ".join(out_text.split()).split("Errors in percent"))
+    assert "network_options.width=32" in heading
+    assert "Overridden: " in note
     configs = [json.loads(path.read_text()) for path in (out / "runs").glob("*/config.json")]
     assert {(each["network_options"]["width"], each["batch_size"], each["samples"]) for each in configs} == {
         (32, 64, 256)
@@ -76,6 +96,7 @@ def test_changes_by_words_and_by_file(run, tmp_path):
         (["figA2", "--num-nodes", "2"], "start this on each of them with torchrun --nnodes 2"),
         (["figA2", "--config", "nowhere.yaml"], "nowhere.yaml"),
         (["figA2", "--download"], "pass --data DIR"),
+        (["fig7a", "method_options.steps=3"], "method_options.steps can't be overridden for fig7a, which compares"),
         (["figA2", "--data", "nowhere"], "--data nowhere: "),
         (["figA2", "--preset", "paper", "--data", "."], "no Fashion-MNIST here"),
         (["figA2", "network_options.width=0"], "width must be at least 1, got 0"),
@@ -99,7 +120,9 @@ def test_for_programs(run, tmp_path):
     assert (code, err) == (0, "")
     events = [json.loads(line) for line in out.splitlines()]
     assert [event["event"] for event in events] == 4 * ["start", "epoch", "end"] + ["result"]
-    assert {claim["held"] for claim in events[-1]["claims"]} <= {True, False}
+    assert {claim["verdict"] for claim in events[-1]["claims"]} == {"not tested"}
+    assert [row[0] for row in events[-1]["table"]["rows"]][:2] == ["2 layers, ONI", "2 layers, ONI-NS"]
+    assert all(isinstance(cell, float | int) for row in events[-1]["table"]["rows"] for cell in row[1:])
     assert all(os.path.exists(path) for path in events[-1]["written"])
 
 
@@ -112,7 +135,7 @@ def test_a_selection_is_shown(run, tmp_path, monkeypatch):
         "grid": [0.1, 0.5],
         "select_epochs": 1,
     }
-    monkeypatch.setitem(fashion.PRESETS, "smoke", sizes)
+    monkeypatch.setitem(PRESETS, "smoke", sizes)
     code, _, _ = run("figA2", *SMALL, "--preset", "smoke", "--out", tmp_path)
     assert code == 0
     for found in numbers(results(tmp_path)):
@@ -125,8 +148,8 @@ def test_what_another_process_trains_comes_later(run, tmp_path, monkeypatch):
     busy, real, order = {"oni"}, reproduce.Experiment.run, []
 
     def one_is_busy(self, parameters, setting):
-        order.append(parameters["method"])
-        if parameters["method"] in busy:
+        order.append(parameters.method)
+        if parameters.method in busy:
             busy.clear()
             raise Busy(11, "another process is training this run", "somewhere")
         return real(self, parameters, setting)
@@ -150,7 +173,7 @@ def test_a_full_disk(run, tmp_path, monkeypatch):
 
 def test_where_every_learning_rate_diverges(run, tmp_path, monkeypatch):
     sizes = {"data": "fashion-mnist-sample", "samples": 0, "epochs": 1, "seeds": 1, "grid": [1e30, 1e38]}
-    monkeypatch.setitem(fashion.PRESETS, "smoke", {**sizes, "select_epochs": 1})
+    monkeypatch.setitem(PRESETS, "smoke", {**sizes, "select_epochs": 1})
     assert run("figA2", *SMALL, "--preset", "smoke", "--out", tmp_path)[0] == 0
     assert [found["status"] for found in numbers(results(tmp_path))] == 4 * ["diverged"]
     assert [found["validation_error"] for found in numbers(results(tmp_path))] == 4 * [{"1e+30": None, "1e+38": None}]

@@ -1,39 +1,43 @@
-"""Figures 5, 6, 7a, A2, A3 and A6: deep MLPs on Fashion-MNIST."""
+"""What the Fashion-MNIST figures share: deep MLPs, their runs and presets, and how they are named."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from functools import partial
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Protocol
 
-from oni.recipes.charts.chart import Chart
-from oni.recipes.charts.curves import draw_charts, error_chart, signal_chart, spectrum_chart, sweep_chart
-from oni.recipes.experiments.experiment import Claim, Experiment, Results
-from oni.recipes.experiments.fashion_mnist import claims
-from oni.recipes.experiments.fashion_mnist.networks import (
-    FIG5,
-    FIG6,
-    FIG7A,
-    FIG_A2,
-    FIG_A3,
-    FIG_A6,
-    along,
-    name_of,
-    of,
-    runs,
-)
-from oni.recipes.training.config import Config
-from oni.recipes.training.setting import SPECTRUM_AT, WATCHED, Setting, trained
-from oni.style import COLOURS
+if TYPE_CHECKING:
+    from oni.recipes.experiments.setting import Setting
+    from oni.recipes.training.config import Config
 
-__all__ = ["EXPERIMENTS", "PRESETS", "measure"]
+__all__ = [
+    "BATCH",
+    "IMAGES",
+    "ISOMETRIC",
+    "LONG",
+    "PRESETS",
+    "PRINTED",
+    "SPECTRUM_STEP",
+    "START",
+    "WIDTH",
+    "Network",
+    "Training",
+    "TrainingSizes",
+    "describe_choices",
+    "describe_sweeps",
+    "describe_training",
+    "estimate_cost",
+    "halfway",
+    "is_orthogonalised",
+    "make_config",
+    "make_measure",
+    "make_plan",
+    "name_network",
+]
 
-GRID = [0.05, 0.1, 0.5, 1.0]
+GRID = (0.05, 0.1, 0.5, 1.0)
 """The paper's learning rates."""
-QUICK = ("plain", "lecun", "orth-init")
-"""Those without orthogonalisation take a tenth of the time, so their learning rates are chosen on whole runs."""
-PRESETS: Mapping[str, Mapping[str, Any]] = {
+PRESETS: dict[str, dict[str, Any]] = {
     "smoke": {"data": "fashion-mnist-sample", "samples": 512, "epochs": 2, "seeds": 1},
     "laptop": {"data": "fashion-mnist-sample", "samples": 0, "epochs": 10, "seeds": 1},
     "full": {
@@ -47,114 +51,277 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
     },
     "paper": {"data": "fashion-mnist", "samples": 0, "epochs": 80, "seeds": 5, "grid": GRID, "select_epochs": 80},
 }
+LONG = {"steps": 2000}
+"""What a claim about the end of training needs: ten epochs of the embedded sample are a sixth of that."""
+IMAGES = {"fashion-mnist": 60_000, "fashion-mnist-sample": 10_000}
+BATCH = 256
+WIDTH = 256
+SPECTRUM_STEP = 200
+"""The step at which the paper looks at weights."""
+
+PRINTED = {"start": "given", "center": True}
+"""ONI as the paper has it: the entries of Z independent and random, rows centred."""
+ISOMETRIC = {"start": "orthogonal", "center": False}
+"""What keeps the signal best: Z starts orthogonal, rows are not centred."""
 
 
-def measure(
-    setting: Setting,
-    *,
-    depth: int,
-    method: str,
-    options: Mapping[str, Any],
-    seed: int,
-    grid: list[float],
-    select_epochs: int,
-    select_seed: int,
-    select_options: Mapping[str, Any],
-    epochs: int,
-    keep: Sequence[str] = WATCHED,
-    **others: Any,
-) -> dict[str, Any]:
-    """One network, trained; of what was watched only some is kept."""
-    config = Config(
-        network="mlp",
-        network_options={"depth": depth, "width": 256, "bias": False},
-        method=method,
-        method_options=options,
+@dataclass(frozen=True)
+class Network:
+    """A network of a figure, before seeds and sizes."""
+
+    depth: int
+    method: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+    rate: float | None = None
+    """The learning rate that was chosen on the full data: presets without a grid train with it."""
+    network_options: Mapping[str, Any] = field(default_factory=dict)
+    seeds: int | None = None
+    """At most so many in a sparing preset."""
+    select_options: Mapping[str, Any] | None = None
+    """The method's options with which a sparing preset chooses the learning rate, if not its own."""
+
+
+@dataclass(frozen=True)
+class Training:
+    """One run: a network trained from one seed, after its learning rate was chosen."""
+
+    depth: int
+    method: str
+    options: Mapping[str, Any]
+    select_options: Mapping[str, Any]
+    seed: int
+    grid: tuple[float, ...]
+    """The learning rates to choose from; one alone is taken as it is."""
+    select_epochs: int
+    """How long the runs are by which it is chosen."""
+    select_seed: int
+    data: str
+    samples: int
+    epochs: int
+    network_options: Mapping[str, Any] = field(default_factory=dict)
+    overrides: Mapping[str, Any] = field(default_factory=dict)
+    """What the user changed of its configuration."""
+
+    @property
+    def steps(self) -> int:
+        """How many updates it trains."""
+        return self.epochs * ((self.samples or IMAGES[self.data]) // int(self.overrides.get("batch_size", BATCH)))
+
+    def override(self, overrides: Mapping[str, Any]) -> Training:
+        """The run with the overrides that are not sizes of the preset."""
+        changes: dict[str, Any] = {}
+        rest = {key: value for key, value in overrides.items() if key not in ("data", "samples", "epochs")}
+        if "learning_rate" in rest:
+            changes["grid"] = (float(rest.pop("learning_rate")),)
+        if "network_options.depth" in rest:
+            changes["depth"] = rest.pop("network_options.depth")
+        own = {key.partition(".")[2]: value for key, value in rest.items() if key.startswith("method_options.")}
+        for name in ("options", "select_options"):
+            options = getattr(self, name)
+            changes[name] = {**options, **{option: own[option] for option in options.keys() & own.keys()}}
+        return replace(self, **changes, overrides=rest)
+
+
+@dataclass(frozen=True)
+class TrainingSizes:
+    """What a preset says of the runs."""
+
+    data: str
+    samples: int
+    epochs: int
+    seeds: int
+    grid: tuple[float, ...] = ()
+    """Empty: each network has its own learning rate."""
+    select_epochs: int = 0
+    sparing: bool = False
+
+
+# From networks to runs.
+
+
+def make_plan(networks: Sequence[Network]) -> Callable[..., list[Training]]:
+    """From a preset's sizes to the runs: every network with every seed."""
+
+    def plan(seed: int, **sizes: Any) -> list[Training]:
+        preset = TrainingSizes(**sizes)
+        runs = []
+        for network in networks:
+            count = min(preset.seeds, network.seeds or preset.seeds) if preset.sparing else preset.seeds
+            runs += [make_run(network, preset, first_seed=seed, seed=seed + index) for index in range(count)]
+        return runs
+
+    return plan
+
+
+def make_run(network: Network, preset: TrainingSizes, *, first_seed: int, seed: int) -> Training:
+    if not preset.grid and network.rate is None:
+        raise ValueError(f"{name_network(network)} of {network.depth} layers has no learning rate: give its rate")
+    select_options = network.select_options if preset.sparing and network.select_options else network.options
+    return Training(
+        depth=network.depth,
+        method=network.method,
+        options=network.options,
+        select_options=select_options,
         seed=seed,
-        epochs=epochs,
-        # As far along as in the code of the authors' earlier paper.
-        drops=(epochs // 2,) if epochs > 1 else (),
-        drop_factor=0.5,
-        **others,
+        grid=preset.grid or (network.rate or 0.0,),
+        # Networks without orthogonalisation take a tenth of the time, so their rates are chosen on whole runs.
+        select_epochs=preset.select_epochs if is_orthogonalised(network) else preset.epochs,
+        select_seed=first_seed,
+        data=preset.data,
+        samples=preset.samples,
+        epochs=preset.epochs,
+        network_options=network.network_options,
     )
-    selected_for = replace(config, method_options=select_options, seed=select_seed)
-    found = trained(config, setting, grid=grid, select_epochs=select_epochs, selected_for=selected_for)
-    return {name: value for name, value in found.items() if name not in WATCHED or name in keep}
 
 
-def runs_of(networks: list[dict[str, Any]]) -> Callable[..., list[dict[str, Any]]]:
-    """From a preset's sizes to the runs: every network with every seed; fewer where it is ``sparing``."""
+class Trainable(Protocol):
+    """What the configuration of a run is made from."""
 
-    def runs(seed: int, seeds: int, sparing: bool = False, **sizes: Any) -> list[dict[str, Any]]:
-        found = []
-        for each in networks:
-            if not sparing:
-                each = {**each, "seeds": seeds, "select_options": each["options"]}
-            count = min(seeds, each["seeds"] or seeds)
-            found += [parameters(each, seed, seed + more, **sizes) for more in range(count)]
-        return found
+    @property
+    def depth(self) -> int: ...
+    @property
+    def method(self) -> str: ...
+    @property
+    def options(self) -> Mapping[str, Any]: ...
+    @property
+    def network_options(self) -> Mapping[str, Any]: ...
+    @property
+    def overrides(self) -> Mapping[str, Any]: ...
+    @property
+    def seed(self) -> int: ...
+    @property
+    def data(self) -> str: ...
+    @property
+    def samples(self) -> int: ...
+    @property
+    def epochs(self) -> int: ...
 
-    return runs
+
+def is_orthogonalised(network: Network | Trainable) -> bool:
+    """Whether its method orthogonalises weights in every step, which takes ten times as long."""
+    return network.method.startswith(("oni", "olm"))
 
 
-def parameters(
-    of: Mapping[str, Any],
-    first: int,
-    seed: int,
-    *,
-    grid: list[float] | None = None,
-    select_epochs: int = 0,
-    **sizes: Any,
-) -> dict[str, Any]:
-    """Of one run. Without a grid, the learning rate is the one chosen on the full data."""
-    return {
-        **{key: value for key, value in of.items() if key != "seeds"},
-        "seed": seed,
-        "grid": grid or [CHOSEN.get(f"{of['depth']} {name_of(of)}", 0.1)],
-        "select_epochs": sizes["epochs"] if of["method"] in QUICK else select_epochs,
-        "select_seed": first,
-        **sizes,
+def estimate_cost(run: Training) -> float:
+    """How long a run takes beside others: steps times layers, ten times that with orthogonalisation."""
+    searched = len(run.grid) * run.select_epochs / run.epochs if len(run.grid) > 1 else 0
+    return run.steps * run.depth * (10 if is_orthogonalised(run) else 1) * (1 + searched)
+
+
+def make_config(run: Trainable, **changes: Any) -> Config:
+    """The configuration of a run; its learning rate is still to be chosen."""
+    from oni.recipes.experiments.train_network import override_config
+    from oni.recipes.training.config import Config
+
+    settings = {
+        "network": "mlp",
+        "network_options": {"depth": run.depth, "width": WIDTH, "bias": False, **run.network_options},
+        "method": run.method,
+        "method_options": run.options,
+        "seed": run.seed,
+        "data": run.data,
+        "samples": run.samples,
+        "epochs": run.epochs,
+        # As far along as in the code of the authors' earlier paper.
+        "drops": halfway(run.epochs),
+        "drop_factor": 0.5,
+        **changes,
     }
+    return override_config(Config(**settings), run.overrides)
 
 
-CHOSEN: dict[str, float] = {
-    "6 OLM": 1,
-    "6 OLM-NS": 1,
-    "6 ONI": 1,
-    "6 ONI, T = 1": 1,
-    "6 ONI, T = 2": 1,
-    "6 ONI, T = 3": 1,
-    "6 ONI, T = 4": 1,
-    "6 ONI, T = 5": 1,
-    "6 ONI, T = 6": 1,
-    "6 ONI, T = 7": 0.5,
-    "6 ONI, Z orthogonal, not centred": 1,
-    "6 ONI-NS": 1,
-    "6 ONI-NS, Z orthogonal, not centred": 1,
-    "10 ONI": 1,
-    "10 ONI, G = 128": 1,
-    "10 ONI, G = 16": 0.05,
-    "10 ONI, G = 256": 1,
-    "10 ONI, G = 64": 0.5,
-    "10 ONI, T = 1": 1,
-    "10 ONI, T = 3": 1,
-    "10 ONI, T = 5": 1,
-    "10 ONI, T = 7": 1,
-    "10 ONI, Z orthogonal, centred": 1,
-    "10 ONI, Z orthogonal, not centred": 1,
-    "10 ONI, Z random, not centred": 1,
-    "10 plain, torch's start": 1,
-    "20 OLM": 0.5,
-    "20 OLM-NS": 0.05,
-    "20 ONI": 1,
-    "20 ONI-NS": 0.05,
-    "20 ONI-NS, Z orthogonal, not centred": 0.05,
+def halfway(epochs: int) -> tuple[int, ...]:
+    """After which epoch the learning rate is halved."""
+    return (epochs // 2,) if epochs > 1 else ()
+
+
+def make_measure(keep: Sequence[str] = ()) -> Callable[[Setting, Training], dict[str, Any]]:
+    """The function that trains a run; of what was watched only ``keep`` is recorded."""
+
+    def measure(setting: Setting, run: Training) -> dict[str, Any]:
+        from oni.recipes.experiments.train_network import WATCHED, choose_learning_rate, train_network
+
+        select = make_config(run, method_options=run.select_options, seed=run.select_seed)
+        rate, errors = choose_learning_rate(select, run.grid, setting, epochs=run.select_epochs)
+        measured = train_network(replace(make_config(run), learning_rate=rate, watch=WATCHED), setting)
+        measured["validation_error"] = {f"{rate:g}": error for rate, error in errors.items()}
+        return {name: value for name, value in measured.items() if name not in WATCHED or name in keep}
+
+    return measure
+
+
+# How networks are called.
+
+NAMES = {
+    "plain": "plain, torch's start",
+    "lecun": "plain",
+    "he": "He's start",
+    "orth-init": "OrthInit",
+    "oni": "ONI",
+    "oni-ns": "ONI-NS",
+    "olm": "OLM",
+    "olm-ns": "OLM-NS",
 }
-"""By depth and name, where the choice on the full data was not 0.1."""
+STARTS = {"given": "Z random", "orthogonal": "Z orthogonal"}
 
 
-def describe(parameters: dict[str, Any]) -> str:
-    return f"{parameters['depth']}-layer MLP, {name_of(parameters)}, seed {parameters['seed']}"
+def name_network(network: Network | Trainable) -> str:
+    """The name for legends and tables, without the depth.
+
+    >>> name_network(Network(20, "oni", {**ISOMETRIC, "steps": 3}))
+    'ONI, Z orthogonal, not centred, T = 3'
+    >>> name_network(Network(20, "he", network_options={"norm": "batch"}))
+    'batch norm'
+    """
+    options = network.options
+    if network.network_options.get("norm") == "batch":
+        return "batch norm"
+    words = [NAMES[network.method]]
+    if options.get("gain") == "relu":
+        words[0] += " x sqrt 2"
+    if "start" in options and {key: options[key] for key in PRINTED} != PRINTED:
+        words.append(f"{STARTS[options['start']]}, {'centred' if options['center'] else 'not centred'}")
+    if "steps" in options:
+        words.append(f"T = {options['steps']}")
+    if "groups" in options:
+        words.append(f"G = {WIDTH // options['groups']}")
+    if "bound" in options:
+        words.append(f"{options['bound']} bound")
+    return ", ".join(words)
+
+
+def describe_training(run: Training) -> str:
+    """A run in a few words."""
+    return f"{run.depth}-layer MLP, {name_network(run)}, seed {run.seed}"
+
+
+def describe_sweeps(networks: Sequence[Network]) -> dict[str, str]:
+    """What a figure varies, so that nobody overrides it."""
+    names = list(dict.fromkeys(name_network(network) for network in networks))
+    sweeps = {"method": f"compares {', '.join(names)}"}
+    keys = {
+        **{f"method_options.{option}": option for network in networks for option in network.options},
+        **{f"network_options.{option}": option for network in networks for option in network.network_options},
+        "network_options.depth": "depth",
+    }
+    for key, option in keys.items():
+        values = [
+            {**network.options, **network.network_options, "depth": network.depth}.get(option) for network in networks
+        ]
+        values = [value for index, value in enumerate(values) if value not in values[:index]]
+        if len(values) > 1:
+            shown = ", ".join(str(value) for value in values if value is not None)
+            sweeps[key] = f"compares networks with {option} = {shown}"
+    return sweeps
+
+
+# Texts.
+
+
+def describe_choices(networks: Sequence[Network], text: str) -> str:
+    """What the paper leaves open, with what is said of one figure at the end."""
+    depths = " or ".join(map(str, sorted({network.depth for network in networks})))
+    return SHARED.format(depths=depths) + text
 
 
 SHARED = (
@@ -172,218 +339,3 @@ START = (
     "make W orthogonal, and centring takes away a third of the signal's mean square in each layer. So ONI is also run "
     "with Z started orthogonal and rows not centred."
 )
-
-
-def charts5(results: Results) -> list[Chart]:
-    styles = of(results, FIG5)
-    spectra = {name: style for name, style in styles.items() if not name.startswith("plain, ")}
-    step = min(SPECTRUM_AT, max(int(at) for at in results[0].measured["spectrum"]))
-    return [
-        error_chart("Training (solid) and test error (dashed)", styles),
-        spectrum_chart(f"Spectrum of layer 5 after {step} steps", spectra, 5, step),
-    ]
-
-
-def charts6(results: Results) -> list[Chart]:
-    return [
-        error_chart(
-            f"{depth} layers, {part} error", of(results, [each for each in FIG6 if each["depth"] == depth]), [part]
-        )
-        for depth in (6, 20)
-        for part in ("train", "test")
-    ]
-
-
-def chartsA2(results: Results) -> list[Chart]:
-    styles = of(results, FIG_A2)
-    return [
-        signal_chart("Activations: start (dotted), end (solid)", styles, "input", "mean |x|"),
-        signal_chart("Gradients: start (dotted), end (solid)", styles, "gradient", "mean |dL/dh|"),
-    ]
-
-
-def charts7a(results: Results) -> list[Chart]:
-    sweep = [(each["options"]["steps"], runs(results, each)) for each in FIG7A]
-    styles = along(results, FIG7A)
-    return [
-        sweep_chart("6 layers, error at the end", "steps T", sweep, COLOURS["oni"]),
-        error_chart("6 layers, training error", styles, ["train"]),
-    ]
-
-
-def chartsA3(results: Results) -> list[Chart]:
-    styles = along(results, FIG_A3)
-    return [error_chart(f"10 layers, {part} error", styles, [part]) for part in ("train", "test")]
-
-
-def chartsA6(results: Results) -> list[Chart]:
-    step = min(SPECTRUM_AT, max(int(at) for at in results[0].measured["spectrum"]))
-    found = []
-    for depth in (6, 10):
-        styles = along(results, [each for each in FIG_A6 if each["depth"] == depth])
-        found += [error_chart(f"{depth} layers, {part} error", styles, [part]) for part in ("train", "test")]
-        found.append(spectrum_chart(f"Layer 1 of {depth} after {step} steps", styles, 1, step))
-    return found
-
-
-def figure(
-    id: str,
-    title: str,
-    shows: str,
-    choices: str,
-    networks: list[dict[str, Any]],
-    claimed: list[Claim],
-    charts: Callable[[Results], list[Chart]],
-    *,
-    columns: int = 2,
-    keep: Sequence[str] = (),
-    found: str = "",
-) -> Experiment:
-    """One of the figures; ``keep`` is what it shows of what was watched."""
-    depths = " or ".join(map(str, sorted({each["depth"] for each in networks})))
-    return Experiment(
-        id=id,
-        title=title,
-        shows=shows,
-        choices=SHARED.format(depths=depths) + choices,
-        presets=PRESETS,
-        runs=runs_of(networks),
-        measure=partial(measure, keep=keep),
-        paper={"printed numbers": None},
-        claims=claimed,
-        table=lambda results: claims.summary(
-            {f"{each['depth']} layers, {name_of(each)}": runs(results, each) for each in networks}
-        ),
-        draw=lambda results: draw_charts(charts(results), columns),
-        found=found,
-        charts=charts,
-        trains=True,
-        describe=describe,
-    )
-
-
-FIGURE5 = figure(
-    "fig5",
-    "Maintaining orthogonality: plain, OrthInit and ONI in a 10-layer MLP",
-    "Orthogonal initialisation makes the first phase of training faster than plain; then its benefit is lost, as "
-    "updates leave the orthogonal matrices; ONI keeps it, and ends with the lowest training error.",
-    "Plain starts from weights N(0, 1/d), LeCun's; with torch's default, uniform of a third of that variance, it is "
-    "also shown. OrthInit has gain 1. "
-    + START
-    + " The other two combinations have one seed. The spectra are of W without its "
-    "scale, of the first seed.",
-    FIG5,
-    [
-        Claim("OrthInit trains faster than plain at first", claims.faster_at_first),
-        Claim("Later OrthInit has no such advantage, and ONI ends with a lower training error", claims.overtaken),
-        Claim("ONI ends with the lowest training error", claims.lowest_at_the_end),
-        Claim("After 200 steps the spectrum of OrthInit's layer 5 has spread", claims.spread_out),
-        Claim("ONI's has changed less", claims.drifts_less),
-        Claim("ONI's start and centring matter (not a claim of the paper)", claims.choice_matters),
-    ],
-    charts5,
-    keep=["spectrum"],
-    found="In each seed OrthInit is ahead of plain in the first epoch, by less than seeds differ, and no longer in the "
-    "second. Trained at ten times its learning rate, ONI as "
-    "printed changes its spectrum more: five steps bring the median singular value of a random Z only to 0.89, so W "
-    "follows what the updates do to Z. But none passes 1, while OrthInit's largest grows. From an orthogonal Z it "
-    "moves about as little as OrthInit's.",
-)
-FIGURE6 = figure(
-    "fig6",
-    "Effects of scaling by sqrt 2: OLM and ONI in 6 and 20 layers",
-    "Scaling has no significant effect on 6 layers. Of 20 layers, neither OLM nor ONI converges without it, and both "
-    "do with it. ONI performs nearly as OLM does, which orthogonalises exactly.",
-    "OLM by eigendecomposition in groups of 64 rows, centred, as in its own code; its scale is fixed. Converged is "
-    "here: less than half of the training samples wrong at the end. "
-    + START
-    + " With 6 layers, and without scaling, that has "
-    "one seed.",
-    FIG6,
-    [
-        Claim("In 6 layers the scale makes no notable difference", claims.scale_makes_no_difference),
-        Claim("In 20 layers neither ONI nor OLM converges without it", claims.no_convergence),
-        Claim("In 20 layers both converge with it", claims.convergence),
-        Claim("ONI performs nearly as OLM", claims.same_as_olm),
-        Claim(
-            "With Z started orthogonal and not centred, the same holds (not a claim of the paper)", claims.isometric_too
-        ),
-    ],
-    charts6,
-    found="With 6 layers, networks without the scale begin more slowly, and after 10 epochs are still behind in "
-    "training error; test errors are the same. With 20 layers, ONI as printed leaves the plateau late, at the largest "
-    "learning rate alone, and goes on unsteadily: five steps from a random Z leave W far from orthogonal, and centring "
-    "weakens the signal further. OLM, which is exact, does not depend on the start of Z. Started orthogonal and not "
-    "centred, ONI trains as steadily as OLM and ends below it, as the paper says of ONI; the authors' code for "
-    "convolutions starts Z so. What stays at 90 % for the two epochs of "
-    "the choice has no best learning rate: the one taken there is arbitrary.",
-)
-FIGURE7A = figure(
-    "fig7a",
-    "Effects of the number of steps: ONI in a 6-layer MLP",
-    "Too few and too many steps both make it worse; 5 usually works best without residual connections. For this simple "
-    "data set larger numbers are nearly equal.",
-    "The paper does not say which numbers of steps it draws; here 1 to 7, as in its Figure A6. The learning rate is "
-    "chosen for each.",
-    FIG7A,
-    [
-        Claim("Too few steps make it worse", claims.too_few_hurt),
-        Claim("Too many steps make it worse", claims.too_many_hurt),
-        Claim("5 steps are as good as the best", claims.five_is_best),
-        Claim("5 to 7 steps are nearly equal", claims.plateau),
-    ],
-    charts7a,
-    found="Up to 7 steps, more are never worse in test error: on this data set the paper itself says that larger "
-    "numbers are nearly equal. With one step the singular values, and with them the signal, are so small that one seed "
-    "is still far behind at the end.",
-)
-FIGURE_A2 = figure(
-    "figA2",
-    "Activations and gradients, layer by layer, in a 20-layer MLP",
-    "Without scaling, activations and gradients vanish exponentially with depth, when training begins and at its end. "
-    "With it the gradient does not vanish.",
-    "Mean absolute values over the first 256 training samples, as the figure's text has it (its formulas leave out the "
-    "division). They vanish, here, if the last layer's is less than a thousandth of the first hidden layer's (the "
-    "activations) or the other way round (the gradients). " + START,
-    FIG_A2,
-    [
-        Claim("ONI-NS: activations and gradients vanish at the start", claims.vanishes("start")),
-        Claim("ONI-NS: activations and gradients vanish at the end", claims.vanishes("end")),
-        Claim("ONI: the gradient does not vanish", claims.gradient_stays),
-    ],
-    chartsA2,
-    keep=["signal"],
-)
-FIGURE_A3 = figure(
-    "figA3",
-    "Effects of groups: ONI with groups of 16 to 256 rows in a 10-layer MLP",
-    "ONI is slightly better with larger groups, because groups can't make the whole matrix orthogonal.",
-    "The learning rate is chosen for each size.",
-    FIG_A3,
-    [
-        Claim("The largest group ends with a lower training error than the smallest", claims.larger_beats_smaller),
-        Claim("The training error falls with every larger size", claims.falls_with_groups),
-        Claim("The differences are slight: test errors within 1 point", claims.slight),
-    ],
-    chartsA3,
-    found="The learning rates chosen in two epochs grow with the size: 0.05, 0.1, 0.5, 1, 1. At 0.5 one of the two "
-    "seeds with 64 rows was thrown back in its first epoch (66 % wrong, the other 36 %) and did not catch up: it ended "
-    "with 11.7 % training errors, the other with 5.1 %. Two seeds can't tell whether 64 rows are worse than 32.",
-)
-FIGURE_A6 = figure(
-    "figA6",
-    "Training with 1 to 7 steps, and the spectra they give",
-    "More steps bring the singular values of the first layer nearer to 1, as seen after 200 steps of training.",
-    "The caption says 10 layers where the text of the ablation says 6: all numbers of steps with 6 layers (the runs of "
-    "fig7a), and 1, 3, 5, 7 with 10 layers, one seed, at the learning rate chosen for 5 steps. The spectra are of the "
-    "first seed.",
-    FIG_A6,
-    [
-        Claim("More steps bring the singular values of layer 1 nearer to 1", claims.nearer_one),
-    ],
-    chartsA6,
-    columns=3,
-    keep=["spectrum"],
-)
-
-EXPERIMENTS = [FIGURE5, FIGURE6, FIGURE7A, FIGURE_A2, FIGURE_A3, FIGURE_A6]

@@ -1,0 +1,62 @@
+"""How long a training step of each network takes, measured in turns and apart from training."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from oni.recipes.experiments.fashion_mnist.family import BATCH, Network
+from oni.timing import Times, interleaved, quartiles
+
+__all__ = ["StepTimes", "time_steps"]
+
+
+@dataclass(frozen=True)
+class StepTimes:
+    """The time of a training step of every network of one depth, measured in turns."""
+
+    depth: int
+    seed: int
+    seconds: float
+    """The time budget."""
+    overrides: Mapping[str, Any] = field(default_factory=dict)
+
+    def override(self, overrides: Mapping[str, Any]) -> StepTimes:
+        return self
+
+
+def time_steps(run: StepTimes, networks: Mapping[str, Network]) -> dict[str, Any]:
+    """Forward, backward and update of every network of this depth on one batch, in turns; in milliseconds."""
+    import torch
+    import torch.nn.functional as F
+
+    from oni.recipes.methods import apply
+    from oni.recipes.networks.registry import NETWORKS, find_output_layer
+
+    torch.manual_seed(run.seed)
+    images, labels = torch.randn(BATCH, 1, 28, 28), torch.randint(10, (BATCH,))
+
+    def make_step(network: Network) -> Callable[[], object]:
+        model = NETWORKS["mlp"](depth=run.depth, bias=False, **network.network_options)
+        apply(network.method, model, skip=find_output_layer(model), **network.options)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+
+        def step() -> None:
+            optimizer.zero_grad()
+            F.cross_entropy(model(images), labels).backward()
+            optimizer.step()
+
+        return step
+
+    steps = {name: make_step(network) for name, network in networks.items()}
+    for step in steps.values():
+        step()  # the first is slower
+    times: dict[str, Times] = {name: {} for name in steps}
+    for _ in interleaved(steps, times, seconds=run.seconds, least_rounds=5):
+        pass
+    return {
+        "milliseconds": {
+            name: [1e3 * value for value in quartiles([*by_round.values()])] for name, by_round in times.items()
+        }
+    }

@@ -1,0 +1,67 @@
+"""``results.json``: what an experiment measured, on what, and which of its claims held."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Mapping
+from datetime import datetime, timezone
+from typing import Any
+
+from oni.machine import code_version, machine, versions
+from oni.recipes.experiments.experiment import Experiment, Results, Run, as_record, read_parameters
+from oni.recipes.experiments.texts import format_override
+
+__all__ = ["RESULTS", "RUNS", "format_json", "make_command", "make_record", "read_results"]
+
+RESULTS = "results.json"
+RUNS = "runs"
+"""The folder of training runs beside the experiments."""
+
+
+def make_record(
+    experiment: Experiment, results: Results, *, preset: str, seed: int, seeds: int | None, overrides: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Everything that ``results.json`` holds."""
+    return {
+        "id": experiment.id,
+        "preset": preset,
+        "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        "code": code_version(),
+        "machine": machine(),
+        "versions": versions(),
+        "command": make_command(experiment.id, preset, seed, seeds, overrides),
+        "seeds": sorted({run.parameters.seed for run in results}),
+        "overrides": dict(overrides),
+        "runs": [as_record(run) for run in results],
+        "paper": dict(experiment.paper),
+        "claims": experiment.judge(results, preset),
+        "table": experiment.table(results).as_json(),
+    }
+
+
+def make_command(
+    id: str, preset: str, seed: int = 0, seeds: int | None = None, overrides: Mapping[str, Any] | None = None
+) -> str:
+    """The command that measures the same again."""
+    words = ["oni", "reproduce", id, "--preset", preset]
+    words += ["--seed", str(seed)] if seed else []
+    words += [] if seeds is None else ["--seeds", str(seeds)]
+    return shlex.join([*words, *(format_override(key, value) for key, value in (overrides or {}).items())])
+
+
+def format_json(record: dict[str, Any]) -> str:
+    """JSON with one line for each key, and for each item of a list of objects."""
+
+    def dump(value: Any) -> str:
+        if isinstance(value, list) and value and isinstance(value[0], dict):
+            return "[\n" + ",\n".join(f"  {json.dumps(item, allow_nan=False)}" for item in value) + "\n ]"
+        return json.dumps(value, allow_nan=False)
+
+    lines = (f" {json.dumps(key)}: {dump(value)}" for key, value in record.items())
+    return "{\n" + ",\n".join(lines) + "\n}\n"
+
+
+def read_results(experiment: Experiment, record: Mapping[str, Any]) -> Results:
+    """The runs of a ``results.json``."""
+    return Results(Run(read_parameters(experiment, run["parameters"]), run["measured"]) for run in record["runs"])

@@ -1,0 +1,54 @@
+"""Every experiment under its id. A new one is a file with ``EXPERIMENT`` and a line in ``MODULES``."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+from oni.names import unknown_name
+from oni.recipes.experiments.experiment import Experiment
+
+__all__ = ["MEASURED", "MODULES", "PAPER", "load_all", "load_experiment", "paper_order"]
+
+MODULES = {
+    "demo": "fashion_mnist.demo",
+    "practice": "fashion_mnist.practice",
+    "fig1": "synthetic.fig1",
+    "fig2": "synthetic.fig2",
+    "fig3": "synthetic.fig3",
+    "fig4": "synthetic.fig4",
+    "fig5": "fashion_mnist.fig5",
+    "fig6": "fashion_mnist.fig6",
+    "fig7a": "fashion_mnist.fig7a",
+    "theorem1": "theorems.theorem1",
+    "theorem2": "theorems.theorem2",
+    "figA1": "synthetic.figA1",
+    "figA2": "fashion_mnist.figA2",
+    "figA3": "fashion_mnist.figA3",
+    "figA6": "fashion_mnist.figA6",
+    "tableA1": "timing.tableA1",
+    "tableA2": "synthetic.tableA2",
+}
+"""By id, our own first and then in the paper's order: the file below this folder."""
+OWN = ("demo", "practice")
+"""Those that are not the paper's."""
+PAPER = tuple(id for id in MODULES if id not in OWN)
+MEASURED = ("practice", *PAPER)
+"""Those whose results are kept with this code."""
+
+
+def load_experiment(id: str) -> Experiment:
+    """The experiment of an id; nothing else is imported."""
+    if id not in MODULES:
+        raise ValueError(unknown_name("experiment", id, MODULES))
+    experiment: Experiment = import_module(f"{__package__}.{MODULES[id]}").EXPERIMENT
+    return experiment
+
+
+def load_all() -> dict[str, Experiment]:
+    """Every experiment by its id."""
+    return {id: load_experiment(id) for id in MODULES}
+
+
+def paper_order(id: str) -> int:
+    """Where an experiment stands among all: the key to sort ids by."""
+    return list(MODULES).index(id) if id in MODULES else len(MODULES)

@@ -1,0 +1,88 @@
+"""Train one network of an experiment: choose the learning rate, train, record curves, spectra and signal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from oni.recipes.experiments.setting import NotTrained, Setting
+from oni.recipes.experiments.texts import format_override
+from oni.recipes.methods import METHODS
+from oni.recipes.training.config import Config
+from oni.recipes.training.learning_rate import AllDiverged, select_learning_rate
+from oni.recipes.training.overrides import apply_changes
+from oni.recipes.training.run import find_result, train
+from oni.recipes.training.watch import WATCHED, build_watchers
+
+__all__ = ["WATCHED", "choose_learning_rate", "override_config", "train_network"]
+
+HELD_OUT = 5000
+"""Samples by which a learning rate is chosen, where the configuration has no number of its own."""
+CURVES = ("train_error", "validation_error", "test_error", "train_loss", "test_loss")
+
+
+def override_config(config: Config, overrides: Mapping[str, Any]) -> Config:
+    """The configuration with the overrides that concern it: an option that only other methods have does not."""
+    every_option = {option for method in METHODS.values() for option in method.options}
+
+    def concerns(key: str) -> bool:
+        owner, _, option = key.partition(".")
+        return owner != "method_options" or option in config.method_options or option not in every_option
+
+    return apply_changes(config, [format_override(key, value) for key, value in overrides.items() if concerns(key)])
+
+
+def choose_learning_rate(
+    config: Config, grid: Sequence[float], setting: Setting, *, epochs: int | None = None
+) -> tuple[float, dict[float, float | None]]:
+    """The learning rate of the grid with the least error on held-out samples, and all these errors.
+
+    One rate alone is taken as it is. Where all of them diverge it is the first, as the run itself will then show.
+    Without ``epochs``, the runs are as long as the configuration says.
+    """
+    if len(grid) == 1:
+        return grid[0], {}
+    if setting.dry_run:
+        held_out = replace(config, validation=config.validation or HELD_OUT, epochs=epochs or config.epochs)
+        for rate in grid:
+            check_finished(replace(held_out, learning_rate=rate), setting)
+    try:
+        choice = select_learning_rate(config, grid, setting.runs, epochs=epochs, **train_options(config, setting))
+    except AllDiverged:
+        return grid[0], dict.fromkeys(grid)
+    return choice.learning_rate, choice.errors
+
+
+def train_network(config: Config, setting: Setting) -> dict[str, Any]:
+    """Train, or read what was trained: the curves by epoch, and what the configuration watches."""
+    check_finished(config, setting)
+    result = train(
+        config,
+        setting.runs,
+        watch=build_watchers(config, setting.load_dataset(config.data)) if config.watch else None,
+        **train_options(config, setting),
+    )
+    curves = {name: [row.get(name) for row in result.epochs] for name in CURVES}
+    return {
+        "run": result.folder.name,
+        "status": result.metrics["status"],
+        "learning_rate": config.learning_rate,
+        **{name: values for name, values in curves.items() if name != "validation_error" or config.validation},
+        **result.watched,
+    }
+
+
+def check_finished(config: Config, setting: Setting) -> None:
+    """In a dry run, refuse a run that is not finished."""
+    if setting.dry_run and not find_result(config, setting.runs, setting.load_dataset(config.data).sha256):
+        raise NotTrained(config.name)
+
+
+def train_options(config: Config, setting: Setting) -> dict[str, Any]:
+    return {
+        "data": setting.load_dataset(config.data),
+        "hardware": setting.hardware,
+        "progress": setting.reporter or setting.progress,
+        "resume": setting.resume,
+    }

@@ -1,0 +1,169 @@
+"""Practice: the best rate is chosen on held-out images, time counts, and claims hold and fail where they should."""
+
+import pytest
+
+from oni.recipes.experiments.experiment import Results, Run
+from oni.recipes.experiments.fashion_mnist import practice
+from oni.recipes.experiments.fashion_mnist.step_times import StepTimes, time_steps
+from oni.recipes.experiments.fashion_mnist.trials import (
+    BATCH_NORM,
+    HE,
+    ONI,
+    Longer,
+    Trial,
+    best_trials,
+    largest_rise,
+    make_trial_config,
+    name_line,
+)
+from oni.recipes.experiments.setting import check_overrides
+
+EXPERIMENT = practice.EXPERIMENT
+TIMES = {"He's start": [9.0, 10.0, 11.0], "OrthInit x sqrt 2": [9.0, 10.0, 11.0], "batch norm": [14.0, 15.0, 16.0]}
+
+
+def make_results(test=lambda run: 20.0, validation=None, train=lambda run: 20.0, later=lambda run: 15.0, oni_ms=100.0):
+    """Results of the preset full, with errors in percent that functions of the run give."""
+    runs = []
+    for parameters in EXPERIMENT.planned("full"):
+        if isinstance(parameters, StepTimes):
+            measured = {"milliseconds": {**TIMES, "ONI": [oni_ms, oni_ms, oni_ms]}}
+        elif isinstance(parameters, Longer):
+            measured = {"learning_rate": 0.1, "test_error": [later(parameters) / 100] * parameters.epochs}
+        else:
+            parts = {"test": test, "validation": validation or test, "train": train}
+            measured = {f"{part}_error": [0.9, 0.5, errors(parameters) / 100] for part, errors in parts.items()}
+        runs.append(Run(parameters, measured))
+    return Results(runs)
+
+
+def verdicts(results):
+    return {claim["text"]: claim["verdict"] for claim in EXPERIMENT.judge(results, "full")}
+
+
+def test_the_runs():
+    planned = EXPERIMENT.planned("full")
+    trials = [run for run in planned if isinstance(run, Trial)]
+    assert len({(run.depth, run.method, str(run.options), str(run.network_options)) for run in trials}) == 3 * 4
+    assert {run.seed for run in trials} == {0, 1, 2}
+    for depth in (10, 20, 50):
+        rates = {run.learning_rate for run in trials if run.depth == depth}
+        assert max(rates) / min(rates) == pytest.approx(100)
+    configs = {make_trial_config(run, learning_rate=run.learning_rate).hash for run in trials}
+    assert len(configs) == len(trials)
+    assert {run.validation for run in trials} == {5000}
+    # The quick networks come first, so that there is something to look at.
+    assert [run.method == "oni" for run in trials] == sorted(run.method == "oni" for run in trials)
+
+
+def test_the_best_rate_is_chosen_on_held_out_images():
+    results = make_results(
+        test=lambda run: 10.0 if run.learning_rate == 0.3 else 20.0,
+        validation=lambda run: 10.0 if run.learning_rate == 0.1 else 20.0,
+    )
+    best = best_trials(results, HE, 20)
+    assert {run.parameters.learning_rate for run in best} == {0.1}
+    assert len(best) == 3
+
+
+def test_a_run_that_diverged_is_never_the_best():
+    results = make_results()
+    for run in results:
+        if isinstance(run.parameters, Trial) and run.parameters.learning_rate == 0.01:
+            for values in run.measured.values():
+                values[:] = []
+    assert best_trials(results, HE, 20)[0].parameters.learning_rate != 0.01
+
+
+def error_of(ours, others):
+    return lambda run: (ours if run.method == "oni" else others) + 0.01 * run.seed
+
+
+def test_claims_about_test_errors():
+    text = "20 layers: ONI has the lowest test error"
+    assert verdicts(make_results(error_of(10, 12)))[text] == "held"
+    assert verdicts(make_results(error_of(12, 10)))[text] == "not held"
+    # Lower on average, but the seeds overlap.
+    results = make_results(lambda run: 10 + run.seed if run.method == "oni" else 11.5)
+    assert verdicts(results)[text] == "not tested"
+
+
+def test_time_counts():
+    text = "20 layers: at equal time ONI has the lowest test error"
+    # By epoch ONI is ahead; in the time that it takes, the others go further.
+    results = make_results(error_of(12, 20), later=lambda run: 11.0)
+    assert verdicts(results)["20 layers: ONI has the lowest test error"] == "held"
+    assert verdicts(results)[text] == "not held"
+    # Three epochs of ONI in 100 ms steps are 30 epochs of 10 ms and 20 of 15 ms.
+    results = make_results(later=lambda run: 50.0)
+    for network, epochs in ((HE, 30), (BATCH_NORM, 20)):
+        (longer,) = practice.find_longer(results, network, 20)
+        longer.measured["test_error"][epochs - 1] = 0.125
+        assert practice.errors_at_equal_time(results, network, 20) == [12.5]
+
+
+def test_rates_that_can_be_used():
+    results = make_results(lambda run: 10.0 if run.method == "oni" or run.learning_rate == 0.1 else 12.5)
+    assert len(practice.usable_rates(results, ONI, 20)) == 5
+    assert practice.usable_rates(results, HE, 20) == [0.1]
+    assert verdicts(results)["20 layers: more learning rates are usable"] == "held"
+    # Wide around a bad error is not usable.
+    results = make_results(lambda run: 30.0 if run.method == "oni" else 10.0)
+    assert practice.usable_rates(results, ONI, 20) == []
+    assert verdicts(results)["20 layers: more learning rates are usable"] == "not held"
+
+
+def test_steadiness():
+    text = "10 layers: ONI is steadier"
+    assert verdicts(make_results(lambda run: 10 + (run.method != "oni") * run.seed))[text] == "held"
+    assert verdicts(make_results(lambda run: 10 + (run.method == "oni") * run.seed))[text] == "not held"
+    results = make_results()
+    trials = best_trials(results, ONI, 10)
+    trials[0].measured["test_error"][:] = [0.25, 0.58, 0.3]
+    assert largest_rise(trials) == pytest.approx(33.0)
+    assert verdicts(results)[text] == "not held"
+
+
+def test_depth_50():
+    assert verdicts(make_results(train=lambda run: 20.0))["ONI trains 50 layers"] == "held"
+    results = make_results(train=lambda run: 90.0 if run.depth == 50 and run.method == "oni" else 20.0)
+    assert verdicts(results)["ONI trains 50 layers"] == "not held"
+
+
+def test_fewer_seeds_judge_nothing():
+    results = make_results()
+    first = Results(run for run in results if run.parameters.seed == 0)
+    assert {claim["verdict"] for claim in EXPERIMENT.judge(first, "full")} == {"not tested"}
+
+
+def test_table_and_charts():
+    results = make_results()
+    rows = EXPERIMENT.table(results).rows
+    assert [row[0] for row in rows[:4]] == [
+        "10 layers, He's start",
+        "10 layers, OrthInit x sqrt 2",
+        "10 layers, batch norm",
+        "10 layers, ONI",
+    ]
+    assert rows[0][2:] == ["20.00 ± 0.00", "20.00 ± 0.00", "5 of 5", "5 of 5", "10.0", "15.00", "3"]
+    charts = practice.charts(results)
+    assert len(charts) == 9
+    for chart in charts:
+        assert [series.name for series in chart.series] == [name_line(network) for network in practice.NETWORKS]
+    by_time = charts[6]
+    # 214 batches of the 55,000 images in an epoch, 10 ms each.
+    assert by_time.series[0].x[0] == pytest.approx(2.14)
+    assert by_time.series[3].x[0] == pytest.approx(21.4)
+
+
+@pytest.mark.parametrize("key", ["learning_rate", "method", "network_options.depth", "method_options.steps"])
+def test_what_it_sweeps_is_refused(key):
+    with pytest.raises(ValueError, match=f"{key} can't be overridden for practice, which "):
+        check_overrides(EXPERIMENT, {key: 1})
+
+
+def test_steps_are_timed_in_turns():
+    measured = time_steps(StepTimes(2, 0, 0.01), {"a": HE, "b": ONI})["milliseconds"]
+    assert list(measured) == ["a", "b"]
+    for low, median, high in measured.values():
+        assert 0 < low <= median <= high

@@ -1,0 +1,319 @@
+"""``oni reproduce`` and ``oni list`` through the command, with a toy experiment and with the real ones at smoke."""
+
+import csv
+import json
+import os
+import re
+import subprocess
+import sys
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+from matplotlib.figure import Figure
+
+from oni.cli import main
+from oni.recipes import reproduce
+from oni.recipes.experiments import registry
+from oni.recipes.experiments.experiment import Claim, Comparison, Experiment, Quantity
+from oni.recipes.experiments.registry import MODULES, load_all, load_experiment
+
+ROOT = Path(__file__).parents[3]
+KEYS = ["id", "preset", "date", "code", "machine", "versions", "command", "seeds", "overrides", "runs", "paper"]
+KEYS += ["claims", "table"]
+
+
+@pytest.fixture
+def run(capsys):
+    def run(*arguments):
+        code = main([str(argument) for argument in arguments])
+        return code, *capsys.readouterr()
+
+    return run
+
+
+@dataclass(frozen=True)
+class Toy:
+    seed: int
+    factor: int
+    overrides: dict = field(default_factory=dict)
+
+
+TOY = Experiment(
+    id="fig99",
+    title="A toy [bold]",
+    shows="Nothing.",
+    choices="None.",
+    presets={"smoke": {"seeds": 2}, "laptop": {"seeds": 3}},
+    parameters=(Toy,),
+    plan=lambda seed, seeds: [Toy(seed + number, 3) for number in range(seeds)],
+    measure=lambda run: {"values": [1.0 / run.factor, float("nan")], "squared": run.seed**2},
+    paper={"value": 0.33},
+    claims=[
+        Claim("A third", lambda results: (True, f"{results.values('values')[0][0]}")),
+        Claim("All finite", lambda results: (None not in results.values("values")[0], "one is not")),
+        Claim("Enough", lambda results: (True, ""), {"seeds": 4}),
+    ],
+    table=lambda results: Comparison(
+        ["what", "ours"], [["value", Quantity(results.mean("values")[0], 0.1, 3)]], "A note."
+    ),
+    draw=lambda results: Figure(),
+    describe=lambda run: f"factor {run.factor}, seed {run.seed}",
+)
+
+
+@pytest.fixture
+def register(monkeypatch):
+    """Make an experiment known as fig99."""
+    load = registry.load_experiment
+
+    def register(experiment):
+        def load_known(id):
+            return experiment if id == "fig99" else load(id)
+
+        for module in (registry, reproduce):
+            monkeypatch.setattr(module, "load_experiment", load_known)
+        return experiment
+
+    return register
+
+
+@pytest.fixture
+def toy(register):
+    return register(TOY)
+
+
+# What is written.
+
+
+def test_the_record(run, tmp_path, toy):
+    code, out, err = run("reproduce", "fig99", "--out", tmp_path / "new", "--seed", 5, "--plain")
+    assert (code, err) == (0, "")  # although a claim does not hold
+    assert out.isascii()
+    assert "A toy [bold]" in out
+    assert re.search(r"^held +A third *$", out, re.MULTILINE)
+    assert re.search(r"^NOT held +All finite *$", out, re.MULTILINE)
+    assert re.search(
+        r"^not tested +Enough *\n +the runs have seeds = 3, and this needs at least 4 *$", out, re.MULTILINE
+    )
+    folder = tmp_path / "new" / "fig99"
+    assert sorted(path.name for path in folder.iterdir()) == ["fig99.png", "fig99.svg", "results.json"]
+    record = json.loads((folder / "results.json").read_text())
+    assert list(record) == KEYS
+    assert record["runs"] == [
+        {"parameters": {"seed": seed, "factor": 3}, "measured": {"values": [0.333333, None], "squared": seed**2}}
+        for seed in (5, 6, 7)
+    ]
+    assert (record["paper"], record["seeds"], record["overrides"]) == ({"value": 0.33}, [5, 6, 7], {})
+    # Judged by the numbers as they are recorded, so that anyone comes to the same verdict.
+    assert record["claims"][0] == {"text": "A third", "verdict": "held", "detail": "0.333333"}
+    assert [claim["verdict"] for claim in record["claims"]] == ["held", "not held", "not tested"]
+    assert record["table"]["rows"] == [["value", {"value": 0.333333, "spread": 0.1}]]
+    assert record["command"] == "oni reproduce fig99 --preset laptop --seed 5"
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00", record["date"])
+    assert re.fullmatch(r"[0-9a-f]{40}\+?|installed|unknown", record["code"])
+    assert {"cpu", "cores", "threads"} <= record["machine"].keys()
+    assert {"python", "torch", "oni"} <= record["versions"].keys()
+
+
+def test_smoke_judges_nothing(run, tmp_path, toy):
+    code, out, _ = run("reproduce", "fig99", "--preset", "smoke", "--out", tmp_path, "--json")
+    assert code == 0
+    assert {claim["verdict"] for claim in json.loads(out)["claims"]} == {"not tested"}
+
+
+def test_seeds(run, tmp_path, toy):
+    code, _, _ = run("reproduce", "fig99", "--seeds", 4, "--seed", 2, "--out", tmp_path)
+    assert code == 0
+    record = json.loads((tmp_path / "fig99" / "results.json").read_text())
+    assert record["seeds"] == [2, 3, 4, 5]
+    assert record["command"] == "oni reproduce fig99 --preset laptop --seed 2 --seeds 4"
+    assert record["claims"][2]["verdict"] == "held"
+
+
+@pytest.mark.parametrize("stage", ["measure", "draw"])
+def test_what_fails_leaves_the_old_results(run, tmp_path, register, toy, stage):
+    assert run("reproduce", "fig99", "--preset", "smoke", "--out", tmp_path)[0] == 0
+    before = (tmp_path / "fig99" / "results.json").read_bytes()
+
+    def fail(*_, **__):
+        raise KeyboardInterrupt
+
+    register(replace(TOY, **{stage: fail}))
+    code, out, err = run("reproduce", "fig99", "--preset", "laptop", "--out", tmp_path)
+    assert (code, out, err) == (130, "", "oni: interrupted\n")
+    assert (tmp_path / "fig99" / "results.json").read_bytes() == before
+    assert len(list((tmp_path / "fig99").iterdir())) == 3
+
+
+# What is printed.
+
+
+def test_json_has_the_table_s_numbers(run, tmp_path, toy):
+    code, out, err = run("reproduce", "fig99", "--out", tmp_path, "--json")
+    assert (code, err) == (0, "")
+    event = json.loads(out)
+    assert event["event"] == "result"
+    assert event["table"]["rows"] == [["value", {"value": 0.333333, "spread": 0.1}]]
+    assert all(os.path.exists(path) for path in event["written"])
+
+
+@pytest.mark.parametrize(
+    ("form", "line"),
+    [
+        ("csv", "value,0.333333,0.1"),
+        ("markdown", "| value | 0.333 ± 0.100 |"),
+        ("latex", r"value & 0.333 $\pm$ 0.100 \\"),
+    ],
+)
+def test_the_table_alone(run, tmp_path, toy, form, line):
+    code, out, err = run("reproduce", "fig99", "--out", tmp_path, "--table", form)
+    assert (code, err) == (0, "")
+    assert line in out.splitlines()
+    assert "Written" not in out
+    if form == "csv":
+        assert {len(row) for row in csv.reader(out.splitlines())} == {3}
+
+
+def test_only_a_part(run, tmp_path, toy):
+    code, out, err = run("reproduce", "fig99", "--out", tmp_path, "--only", "*SEED 1", "--plain")
+    assert (code, err) == (0, "")
+    assert out.splitlines()[0].startswith("factor 3, seed 1, ")
+    assert "squared 1" in out
+    assert "without --only, its results.json is written" in out
+    assert list((tmp_path / "fig99").iterdir()) == []
+    code, out, _ = run("reproduce", "fig99", "--out", tmp_path, "--only", "*seed [01]", "--json")
+    assert [row["run"] for row in json.loads(out)["runs"]] == ["factor 3, seed 0", "factor 3, seed 1"]
+
+
+def test_a_dry_run_measures_and_writes_nothing(run, tmp_path, register):
+    def fail(_):
+        raise AssertionError("measured")
+
+    register(replace(TOY, measure=fail))
+    code, out, err = run("reproduce", "fig99", "--out", tmp_path / "new", "--dry-run", "--plain")
+    assert (code, err) == (0, "")
+    assert out.splitlines()[0].split() == ["to", "do", "factor", "3,", "seed", "0"]
+    assert "3 runs, 0 finished" in out
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize("width", [80, 140])
+def test_the_whole_width_is_used(run, tmp_path, monkeypatch, toy, width):
+    monkeypatch.setenv("COLUMNS", str(width))
+    for arguments in (["list"], ["reproduce", "fig99"]):
+        code, out, _ = run(*arguments, "--out", tmp_path)
+        assert code == 0
+        assert max(map(len, out.splitlines()[:-8])) <= width
+    assert max(map(len, run("list")[1].splitlines())) > width - 20
+
+
+# What a user can mend.
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["fig22"], "unknown experiment 'fig22'; did you mean 'fig2'? Choose from demo, practice, fig1"),
+        (["TABLEA2"], "did you mean 'tableA2'?"),
+        (["nosuch"], "unknown experiment 'nosuch'; choose from"),
+        (["fig2", "--preset", "labtop"], "unknown preset 'labtop' for fig2; did you mean 'laptop'? Choose from smoke"),
+        (["fig2", "--table", "latx"], "unknown table format 'latx'; did you mean 'latex'?"),
+        (["fig2", "--seed", "-1"], "seed must be at least 0"),
+        (["fig2", "--seeds", "0"], "seeds must be at least 1"),
+        (["tableA1", "--seeds", "2"], "--seeds is of no use"),
+        (["fig2", "--only", "nothing"], "--only 'nothing' matches no run of fig2, which are such as 'ONI, stable"),
+        (["fig2", "--out", "file"], "file"),
+        ([], "Missing argument"),
+    ],
+)
+def test_mistakes_are_one_line(run, tmp_path, monkeypatch, arguments, message):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").touch()
+    code, out, err = run("reproduce", *arguments)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert message in err
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+@pytest.mark.parametrize(
+    ("id", "override", "message"),
+    [
+        ("fig7a", "method_options.steps=3", "which compares networks with steps = 1, 2, 3, 4, 5, 6, 7"),
+        ("figA3", "method_options.groups=2", "which compares networks with groups = 16, 8, 4, 2, 1"),
+        ("fig6", "network_options.depth=3", "which compares networks with depth = 6, 20"),
+        ("fig5", "method=olm", "which compares plain, torch's start, plain, OrthInit, ONI"),
+        ("fig5", "network_options.norm=batch", "which compares networks with norm = batch"),
+        ("practice", "learning_rate=1", "which trains each network with several learning rates"),
+        ("demo", "learning_rate=1", "which trains each network with learning rates"),
+    ],
+)
+def test_what_an_experiment_sweeps_can_t_be_overridden(run, tmp_path, id, override, message):
+    code, out, err = run("reproduce", id, override, "--preset", "smoke", "--out", tmp_path)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert f"{override.partition('=')[0]} can't be overridden for {id}, {message}" in err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_below_a_file(run, tmp_path, toy):
+    (tmp_path / "file").touch()
+    code, out, err = run("reproduce", "fig99", "--out", tmp_path / "file" / "below")
+    assert (out, err.count("\n")) == ("", 1)
+    assert code == 74
+    assert "below" in err
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may write anywhere")
+def test_a_folder_without_permission(run, tmp_path, toy):
+    tmp_path.chmod(0o500)
+    code, out, err = run("reproduce", "fig99", "--preset", "smoke", "--out", tmp_path)
+    assert (code, out, err.count("\n")) == (74, "", 1)
+    assert str(tmp_path) in err
+
+
+# oni list.
+
+
+def test_the_list(run, tmp_path):
+    (tmp_path / "fig2").mkdir()
+    (tmp_path / "fig2" / "results.json").touch()
+    code, out, err = run("list", "--out", tmp_path, "--plain")
+    assert (code, err) == (0, "")
+    assert out.isascii()
+    for id in MODULES:
+        assert re.search(rf"^{id} .*smoke laptop", out, re.MULTILINE)
+
+
+def test_the_list_imports_nothing_that_draws_or_trains():
+    heavy = ["matplotlib", "plotly", "PIL", "lightning_fabric", "jinja2"]
+    code = f"import sys; from oni.cli import main; main(['list']); print([m for m in {heavy} if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+# Every experiment, at smoke.
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """One folder of training runs, as the figures share them."""
+    return tmp_path_factory.mktemp("runs")
+
+
+@pytest.mark.parametrize("id", [id for id in MODULES if id != "demo"])
+def test_smoke(run, tmp_path, runs, id):
+    experiment = load_experiment(id)
+    folder = ["--runs", runs] if experiment.trains else []
+    code, out, err = run("reproduce", id, "--preset", "smoke", "--out", tmp_path, *folder, "--plain")
+    assert code == 0
+    assert experiment.trains or err == ""
+    assert out.isascii()
+    record = json.loads((tmp_path / id / "results.json").read_text())
+    assert [claim["verdict"] for claim in record["claims"]] == ["not tested"] * len(experiment.claims)
+    for name in (f"{id}.png", f"{id}.svg"):
+        assert (tmp_path / id / name).stat().st_size > 10_000
+        assert str(tmp_path / id / name) in out
+
+
+def test_all_ids_load():
+    assert all(experiment.id == id for id, experiment in load_all().items())
