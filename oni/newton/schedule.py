@@ -7,7 +7,8 @@ stretching them by a factor :math:`\alpha_t \ge 1`:
 
 A schedule is nothing but the sequence of stretches. Because :math:`\varphi` maps :math:`[0, \sqrt 3]` into
 :math:`[0, 1]`, a spectrum that starts in :math:`[0, 1]` stays there under *any* such sequence, cut at *any*
-length: that is the certificate for :math:`\sigma_{\max} \le 1`.
+length: that is the certificate for :math:`\sigma_{\max} \le 1` (in exact arithmetic; see
+:func:`oni.orthogonalize` for rounding).
 
 ``"newton"``
     :math:`\alpha_t = 1`, the paper's iteration. Keeps the order of the singular values.
@@ -81,7 +82,7 @@ def certified_range(interval: tuple[float, float], steps: int, *, schedule: str 
         schedule: ``"newton"`` or ``"minimax"``.
 
     Returns:
-        ``(sigma_min, sigma_max)``; ``sigma_max <= 1`` always.
+        ``(sigma_min, sigma_max)``; ``sigma_max <= 1`` always, before the rounding of a matrix in its own dtype.
 
     >>> certified_range((0.1, 0.5), 1)
     (0.1495, 0.6875)
