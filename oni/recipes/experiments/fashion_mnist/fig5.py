@@ -158,14 +158,22 @@ CLAIMS = [
 
 
 def charts(results: Results) -> list[Chart]:
-    from oni.recipes.charts.curves import error_chart, spectrum_chart
+    """The paper's comparison, then the variants of ONI and what a practitioner would choose, then the spectra."""
+    from oni.recipes.charts.curves import error_chart, error_charts, spectrum_chart
 
-    styles = style_networks(results, NETWORKS)
-    spectrum = style_networks(results, [network for network in NETWORKS if network not in (DEFAULT, *PRACTICE)])
+    spectrum = style_networks(results, [PLAIN, ORTH_INIT, ONI, ONI_ISOMETRIC, *MIXED])
     step = min(SPECTRUM_STEP, max(int(step) for step in results[0].measured["spectrum"]))
     return [
-        error_chart("Training (solid) and test error (dashed)", styles),
+        *error_charts("{Part} error", style_networks(results, [DEFAULT, PLAIN, ORTH_INIT, ONI])),
+        error_chart(
+            "Start and centring, training error", style_networks(results, [ONI, ONI_ISOMETRIC, *MIXED]), ["train"]
+        ),
         spectrum_chart(f"Spectrum of layer 5 after {step} steps", spectrum, 5, step),
+        *(
+            error_charts("In practice, {part} error", style_networks(results, [*PRACTICE, ONI_ISOMETRIC]))
+            if find_runs(results, PRACTICE[0])
+            else []
+        ),
     ]
 
 

@@ -106,8 +106,8 @@ def charts(results: Results) -> list[Chart]:
 
     styles = style_networks(results, NETWORKS)
     return [
-        signal_chart("Activations: start (dotted), end (solid)", styles, "input", "mean |x|"),
-        signal_chart("Gradients: start (dotted), end (solid)", styles, "gradient", "mean |dL/dh|"),
+        signal_chart("Activations", styles, "input", "mean |x|"),
+        signal_chart("Gradients", styles, "gradient", "mean |dL/dh|"),
     ]
 
 
