@@ -61,7 +61,11 @@ BROKEN = {
     "runs": ("results.json", {"runs": [1]}, "each run must be an object"),
     "keys": ("results.json", {"runs": [{"parameters": {}, "measured": {}, "x": 1}]}, '"parameters" and "measured"'),
     "id": ("results.json", {"id": "fig98"}, "unknown experiment 'fig98'; did you mean 'fig99'? Choose from fig99"),
-    "parameters": ("results.json", {"runs": [{"parameters": {}, "measured": {}}]}, "no run of fig99 has the parameters"),
+    "parameters": (
+        "results.json",
+        {"runs": [{"parameters": {}, "measured": {}}]},
+        "no run of fig99 has the parameters",
+    ),
     "measured": (
         "results.json",
         {"runs": [{"parameters": {"seed": 0, "mean": 3.0}, "measured": {"name": "a"}}]},
