@@ -9,51 +9,24 @@ proxy Z, and the number of steps decides how far its singular values are pushed 
 True
 """
 
-from importlib.metadata import version
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-from oni import baselines, nn
-from oni.diagnostics.convolution import convolution_spectrum, norm_bound
-from oni.diagnostics.cost import cost
-from oni.diagnostics.isometry import jacobian_spectrum
-from oni.diagnostics.lipschitz import lipschitz_bound
-from oni.diagnostics.operator import operator_norm
-from oni.diagnostics.signal import signal
-from oni.diagnostics.spectrum import Orthogonality, condition_number, effective_rank, orthogonality, spectrum
-from oni.models.bake import bake
-from oni.models.bake_state_dict import bake_state_dict
-from oni.models.cache import cached
-from oni.models.convert import convert
-from oni.models.init_scale import init_scale
-from oni.models.summary import summary
-from oni.newton.orthogonalize import orthogonalize
-from oni.newton.schedule import certified_range, steps_for
-from oni.nn.parametrization import orthogonal
+if TYPE_CHECKING:
+    from oni.public import *  # noqa: F403
+    from oni.public import __all__ as __all__
+    from oni.public import __version__ as __version__
 
-__version__ = version("oni-torch")
 
-__all__ = [
-    "Orthogonality",
-    "bake",
-    "bake_state_dict",
-    "baselines",
-    "cached",
-    "certified_range",
-    "condition_number",
-    "convert",
-    "convolution_spectrum",
-    "cost",
-    "effective_rank",
-    "init_scale",
-    "jacobian_spectrum",
-    "lipschitz_bound",
-    "nn",
-    "norm_bound",
-    "operator_norm",
-    "orthogonal",
-    "orthogonality",
-    "orthogonalize",
-    "signal",
-    "spectrum",
-    "steps_for",
-    "summary",
-]
+def __getattr__(name: str) -> Any:
+    """Load the names of oni/public.py, and torch with them, when one is used: the command line starts without."""
+    public = import_module("oni.public")
+    globals().update({key: getattr(public, key) for key in ("__all__", "__version__", *public.__all__)})
+    try:
+        return globals()[name]
+    except KeyError:
+        raise AttributeError(f"module 'oni' has no attribute {name!r}") from None
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *import_module("oni.public").__all__})

@@ -1,7 +1,9 @@
 import os
 import re
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import NamedTuple
 
@@ -211,6 +213,32 @@ def test_output_that_nobody_reads():
     process.stdout.close()
     assert (process.stderr.read(), process.wait(180)) == (b"", 1)
     process.stderr.close()
+
+
+@pytest.mark.parametrize("delay", [0.0, 0.1, 0.3, 0.6, 1.0, 1.5, 2.0])
+def test_ctrl_c_while_libraries_are_loaded(tmp_path, delay):
+    begin = "import sys; from oni.__main__ import main; print('begun', flush=True); sys.exit(main())"
+    arguments = ["bench", "--quick", "--plain"]
+    with subprocess.Popen(
+        [sys.executable, "-c", begin, *arguments], stdout=-1, stderr=-1, text=True, env=environment()
+    ) as process:
+        assert process.stdout.readline() == "begun\n"
+        time.sleep(delay)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=180)
+    assert process.returncode == 130
+    assert err.splitlines()[-1] == "oni: interrupted"
+    assert "Traceback" not in err
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["-V"], ["nosuch"]], ids=" ".join)
+def test_quick_commands_load_no_large_library(tmp_path, arguments):
+    program = (
+        "import sys; from oni.__main__ import main; main(); "
+        "print(*{'torch', 'matplotlib', 'plotly', 'lightning_fabric'} & sys.modules.keys())"
+    )
+    result = in_a_process(program, *arguments)
+    assert result.out.splitlines()[-1] == ""
 
 
 def test_without_typer():

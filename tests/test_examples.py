@@ -40,7 +40,8 @@ def before_and_after(script, folder):
     assert last["before"] > 2.28
     assert "20 of 20 weights are orthogonal." in text
     difference = float(re.search(r"differs from the trained one by at most (\S+)\.$", text, re.MULTILINE)[1])
-    assert difference < 1e-5
+    # 20 layers, each the result of 29 products of matrices with 256 columns: 1e-3 in float32 at the very worst.
+    assert difference < 20 * 29 * 256**0.5 * 2**-23
     assert (folder / "kept" / "model.pt").is_file()
 
 
