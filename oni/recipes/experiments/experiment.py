@@ -201,7 +201,7 @@ class Experiment:
     claims: Sequence[Claim]
     table: Callable[[Results], Comparison]
     draw: Callable[[Results], Figure]
-    found: str = ""
+    findings: str = ""
     """Why claims do not hold in the results that are kept with this code, as far as was found out."""
     charts: Callable[[Results], list[Chart]] | None = None
     """What the report draws; without it, the report has the picture."""
@@ -248,7 +248,7 @@ class Experiment:
 
 def as_record(run: Run) -> dict[str, Any]:
     """A run as ``results.json`` holds it; fields that are ``None`` or empty by default are left out."""
-    defaults = {each.name: each.default_factory() for each in fields(run.parameters) if callable(each.default_factory)}
+    defaults = {item.name: item.default_factory() for item in fields(run.parameters) if callable(item.default_factory)}
     values = {name: value for name, value in asdict(run.parameters).items() if value or name not in defaults}
     return {"parameters": values, "measured": run.measured}
 
@@ -257,8 +257,8 @@ def read_parameters(experiment: Experiment, record: Mapping[str, Any]) -> Any:
     """The parameters of a run from a ``results.json``: the dataclass whose fields they are, lists as tuples."""
     values = {name: tuple(value) if isinstance(value, list) else value for name, value in record.items()}
     for parameters in experiment.parameters:
-        names = {each.name for each in fields(parameters)}
-        required = {each.name for each in fields(parameters) if not callable(each.default_factory)}
+        names = {item.name for item in fields(parameters)}
+        required = {item.name for item in fields(parameters) if not callable(item.default_factory)}
         if required <= values.keys() <= names:
             return parameters(**values)
     raise ValueError(f"no run of {experiment.id} has the parameters {', '.join(sorted(values))}")

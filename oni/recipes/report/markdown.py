@@ -82,7 +82,7 @@ def render_section(record: dict[str, Any], folder: str) -> str:
         f"{count_verdicts(claims)}:",
         "",
         format_markdown(Comparison(["", "claim", "measured"], verdicts)),
-        *([f"*Found:* {subject.found}", ""] if subject.found else []),
+        *([f"*Found:* {subject.findings}", ""] if subject.findings else []),
         f"`{record['command']}`{f' ({provenance})' if provenance else ''}: {len(record['runs'])} runs on "
         f"{machine['cpu']}, {machine['threads']} of {machine['cores']} threads, {machine['device']}; Python "
         f"{versions['python']}, torch {versions['torch']}, oni {versions['oni']}. "

@@ -44,7 +44,7 @@ def toy(monkeypatch):
         title="A toy",
         shows="Nothing <b>bold</b>.",
         choices="None.",
-        found="",
+        findings="",
         charts=toy_charts,
         parameters=(make_dataclass("Parameters", [("seed", int), ("mean", float)], frozen=True),),
         table=lambda results: Comparison(

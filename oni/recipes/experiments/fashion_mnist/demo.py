@@ -54,8 +54,10 @@ def plan(seed: int, *, seeds: int, data: str, samples: int, epochs: int) -> list
 def bears_larger_rates(results: Results) -> Judgement:
     """Whether ONI trains at a rate at which neither He's nor the orthogonal start does."""
     rates = {name_line(network): rates_that_train(find_trials(results, network, DEPTH)) for network in NETWORKS}
-    text = "; ".join(f"{name} {', '.join(f'{rate:g}' for rate in all) or 'none'}" for name, all in rates.items())
-    largest = {name: max(all, default=0.0) for name, all in rates.items()}
+    text = "; ".join(
+        f"{name} {', '.join(f'{rate:g}' for rate in trained) or 'none'}" for name, trained in rates.items()
+    )
+    largest = {name: max(trained, default=0.0) for name, trained in rates.items()}
     others = max(largest[name_line(network)] for network in (HE, ORTHOGONAL))
     return largest["ONI"] > others, f"learning rates that train: {text}"
 

@@ -52,7 +52,7 @@ PRESETS: dict[str, dict[str, Any]] = {
     "paper": {"data": "fashion-mnist", "samples": 0, "epochs": 80, "seeds": 5, "grid": GRID, "select_epochs": 80},
 }
 LONG = {"steps": 2000}
-"""What a claim about the end of training needs: five minutes of the sample do not show where a network ends."""
+"""What a claim about the end of training needs: ten epochs of the embedded sample are a sixth of that."""
 IMAGES = {"fashion-mnist": 60_000, "fashion-mnist-sample": 10_000}
 BATCH = 256
 WIDTH = 256

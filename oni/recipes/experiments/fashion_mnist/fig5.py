@@ -204,9 +204,8 @@ EXPERIMENT = Experiment(
     sweeps=describe_sweeps(NETWORKS),
     describe=describe_training,
     cost=estimate_cost,
-    found="In each seed OrthInit is ahead of plain in the first epoch, by less than seeds differ, and no longer in the "
-    "second. Trained at ten times its learning rate, ONI as "
-    "printed changes its spectrum more: five steps bring the median singular value of a random Z only to 0.89, so W "
-    "follows what the updates do to Z. But none passes 1, while OrthInit's largest grows. From an orthogonal Z it "
-    "moves about as little as OrthInit's.",
+    findings="In each seed OrthInit is ahead of plain in the first epoch, by less than seeds differ, and no longer in "
+    "the second. Trained at ten times its learning rate, ONI as printed changes its spectrum more: five steps bring "
+    "the median singular value of a random Z only to 0.89, so W follows what the updates do to Z. But none passes 1, "
+    "while OrthInit's largest grows. From an orthogonal Z it moves about as little as OrthInit's.",
 )

@@ -189,7 +189,7 @@ EXPERIMENT = Experiment(
     sweeps=describe_sweeps(NETWORKS),
     describe=describe_training,
     cost=estimate_cost,
-    found="With 6 layers, networks without the scale begin more slowly, and after 10 epochs are still behind in "
+    findings="With 6 layers, networks without the scale begin more slowly, and after 10 epochs are still behind in "
     "training error; test errors are the same. With 20 layers, ONI as printed leaves the plateau late, at the largest "
     "learning rate alone, and goes on unsteadily: five steps from a random Z leave W far from orthogonal, and centring "
     "weakens the signal further. OLM, which is exact, does not depend on the start of Z. Started orthogonal and not "

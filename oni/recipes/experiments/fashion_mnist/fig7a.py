@@ -147,7 +147,7 @@ EXPERIMENT = Experiment(
     sweeps=describe_sweeps(NETWORKS),
     describe=describe_training,
     cost=estimate_cost,
-    found="Up to 7 steps, more are never worse in test error: on this data set the paper itself says that larger "
+    findings="Up to 7 steps, more are never worse in test error: on this data set the paper itself says that larger "
     "numbers are nearly equal. With one step the singular values, and with them the signal, are so small that one seed "
     "is still far behind at the end.",
 )

@@ -130,7 +130,7 @@ def depths_of(results: Results) -> list[int]:
 
 def usable_rates(results: Results, network: Network, depth: int) -> list[float]:
     """Those whose mean test error is within 2 points of the best of all networks of this depth."""
-    best = min(mean_error(best_trials(results, each, depth), "test") for each in NETWORKS)
+    best = min(mean_error(best_trials(results, other, depth), "test") for other in NETWORKS)
     trials = find_trials(results, network, depth)
     return [rate for rate in rates_of(trials) if mean_error(trials.where(learning_rate=rate), "test") <= best + CLOSE]
 
@@ -190,7 +190,9 @@ def make_table(results: Results) -> Comparison:
 def judge_lower(results: Results, depth: int, errors: Callable[[Network], list[float]]) -> Judgement:
     """Held if every seed of ONI is below every seed of each other; undecided if only its mean is."""
     own, others = errors(ONI), {name_line(network): errors(network) for network in OTHERS}
-    text = f"ONI {format_errors(own)}; " + "; ".join(f"{name} {format_errors(all)}" for name, all in others.items())
+    text = f"ONI {format_errors(own)}; " + "; ".join(
+        f"{name} {format_errors(values)}" for name, values in others.items()
+    )
     if all(is_below(own, values) for values in others.values()):
         return True, text
     if statistics.fmean(own) < min(map(statistics.fmean, others.values())):
@@ -215,7 +217,9 @@ def lower_at_equal_time(depth: int) -> Callable[[Results], Judgement]:
 def more_usable_rates(depth: int) -> Callable[[Results], Judgement]:
     def judge(results: Results) -> Judgement:
         rates = {name_line(network): usable_rates(results, network, depth) for network in NETWORKS}
-        text = "; ".join(f"{name} {', '.join(f'{rate:g}' for rate in all) or 'none'}" for name, all in rates.items())
+        text = "; ".join(
+            f"{name} {', '.join(f'{rate:g}' for rate in usable) or 'none'}" for name, usable in rates.items()
+        )
         return len(rates.pop("ONI")) > max(map(len, rates.values())), f"rates within {CLOSE:g} points: {text}"
 
     return judge
@@ -226,8 +230,9 @@ def steadier(depth: int) -> Callable[[Results], Judgement]:
 
     def judge(results: Results) -> Judgement:
         runs = {name_line(network): best_trials(results, network, depth) for network in NETWORKS}
-        spread = {name: max(values) - min(values) for name, all in runs.items() for values in [errors_at(all, "test")]}
-        jump = {name: largest_rise(all) for name, all in runs.items()}
+        errors = {name: errors_at(best, "test") for name, best in runs.items()}
+        spread = {name: max(values) - min(values) for name, values in errors.items()}
+        jump = {name: largest_rise(best) for name, best in runs.items()}
         text = "; ".join(f"{name} {spread[name]:.2f} and {jump[name]:.2f}" for name in runs)
         held = all(measure["ONI"] <= min(measure.values()) for measure in (spread, jump))
         return held, f"range over seeds, and largest rise between epochs, in points: {text}"

@@ -75,7 +75,9 @@ def style_networks(results: Results, networks: Sequence[Network], *, shades: boo
     """Colour and runs of each network that has runs, by its name; ``shades`` of one colour for a sweep."""
     from oni.recipes.charts.curves import ramp
 
-    colours = ramp(COLOURS["ONI"], len(networks)) if shades else [COLOURS[name_network(each)] for each in networks]
+    colours = (
+        ramp(COLOURS["ONI"], len(networks)) if shades else [COLOURS[name_network(network)] for network in networks]
+    )
     styles = {
         name_network(network): (colour, find_runs(results, network))
         for network, colour in zip(networks, colours, strict=True)
@@ -117,8 +119,8 @@ def errors_at(runs: Results, part: str = "train", epoch: int = -1) -> list[float
     """The error in percent after an epoch, of every seed; a run that diverged has 100 from there on."""
     errors = []
     for run in runs:
-        known = [100.0 if error is None else 100 * error for error in run.measured[f"{part}_error"]]
-        errors.append([*known, *[100.0] * (run.parameters.epochs - len(known))][epoch])
+        recorded = [100.0 if error is None else 100 * error for error in run.measured[f"{part}_error"]]
+        errors.append([*recorded, *[100.0] * (run.parameters.epochs - len(recorded))][epoch])
     return errors
 
 

@@ -37,7 +37,7 @@ def only_full_group(results: Results) -> Judgement:
         ]
         for method in METHODS
     }
-    text = "; ".join(f"{method.removeprefix('OLM-')} {format_range(all, 2)}" for method, all in distances.items())
+    text = "; ".join(f"{method.removeprefix('OLM-')} {format_range(values, 2)}" for method, values in distances.items())
     full, *others = distances.values()
     return max(full) < CLOSE < min(map(min, others)), f"an eigenvalue is off 1 by up to: {text}"
 

@@ -117,8 +117,8 @@ def properties(
             case: [judge_property(results.where(case=case, distribution=distribution), number) for number in numbers]
             for case, numbers in numbers_by_case.items()
         }
-        text = "; ".join(f"{case}: {', '.join(detail for _, detail in all)}" for case, all in judgements.items())
-        return all(held == hold for all_of_case in judgements.values() for held, _ in all_of_case), text
+        text = "; ".join(f"{case}: {', '.join(detail for _, detail in pairs)}" for case, pairs in judgements.items())
+        return all(held == hold for pairs in judgements.values() for held, _ in pairs), text
 
     return judge
 
