@@ -32,7 +32,7 @@ FAILED_WRITES = {errno.ENOSPC, errno.EROFS, errno.EDQUOT, errno.EFBIG, errno.EIO
 
 def demo(
     out: Annotated[
-        Path, typer.Option(file_okay=False, writable=True, help="Folder for runs and report.html, made if missing.")
+        Path, typer.Option(file_okay=False, help="Folder for runs and report.html, made if missing.")
     ] = Path("oni-demo"),
     seed: Annotated[int, typer.Option(help="Seed of the first weights and of the order of samples.")] = 0,
     preset: Annotated[str, typer.Option(help="laptop (two minutes) or smoke (seconds, shows nothing).")] = "laptop",

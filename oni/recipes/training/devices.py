@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
@@ -13,8 +14,9 @@ from lightning_fabric.strategies.model_parallel import ModelParallelStrategy
 from torch import nn
 
 from oni.names import unknown_name
+from oni.recipes.training.run_folder import Busy
 
-__all__ = ["Hardware", "is_first_process", "launch_fabric", "on_first_process"]
+__all__ = ["Hardware", "is_first_process", "launch_fabric", "on_first_process", "print_errors_once"]
 
 STRATEGIES = ("auto", "ddp", "fsdp2")
 ACCELERATORS = ("auto", "cpu", "cuda", "gpu", "mps")
@@ -92,6 +94,20 @@ def on_first_process(fabric: Fabric, function: Callable[[], T]) -> T:
     if failure is not None:
         raise failure
     return cast(T, value)
+
+
+@contextmanager
+def print_errors_once() -> Iterator[None]:
+    """Where all processes meet the same error, let the first one raise it and the others end without a word.
+
+    Except for what callers handle: that another process trains the run, and Ctrl-C.
+    """
+    try:
+        yield
+    except (OSError, ValueError) as error:
+        if is_first_process() or isinstance(error, Busy):
+            raise
+        raise SystemExit(getattr(error, "exit_code", 2)) from None
 
 
 def launch_fabric(hardware: Hardware, precision: str) -> Fabric:

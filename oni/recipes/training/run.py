@@ -30,7 +30,7 @@ from oni.recipes.data.images import Dataset
 from oni.recipes.networks.own import source_sha256
 from oni.recipes.tasks.registry import load_task
 from oni.recipes.training.config import Config
-from oni.recipes.training.devices import Hardware, launch_fabric, on_first_process
+from oni.recipes.training.devices import Hardware, launch_fabric, on_first_process, print_errors_once
 from oni.recipes.training.interruption import Interrupted, catch_signals
 from oni.recipes.training.loop import Loop, Saving
 from oni.recipes.training.progress import Reporter, Silent, make_reporter
@@ -108,7 +108,7 @@ def train(
     dataset = load_dataset(config.data, data) if data is None or isinstance(data, Path) else data
     if alone and (result := find_result(config, out, dataset.sha256)):
         return result
-    with ExitStack() as inside:
+    with print_errors_once(), ExitStack() as inside:
         stop = inside.enter_context(catch_signals())
         fabric = launch_fabric(hardware, config.precision)
         if not fabric.is_global_zero:

@@ -40,33 +40,16 @@ def last_state(config, out):
     return RunFolder(out, config, worker.IMAGES.sha256).load_checkpoint(pytest.fail)
 
 
-def assert_equal_states(state, expected, path=""):
-    """Bit for bit, whatever dicts and lists they are made of."""
-    if isinstance(expected, torch.Tensor):
-        assert torch.equal(state, expected), path
-    elif isinstance(expected, dict):
-        assert state.keys() == expected.keys(), path
-        for key, value in expected.items():
-            assert_equal_states(state[key], value, f"{path}.{key}")
-    elif isinstance(expected, list | tuple):
-        assert len(state) == len(expected), path
-        for index, value in enumerate(expected):
-            assert_equal_states(state[index], value, f"{path}[{index}]")
-    else:
-        assert state == expected, path
-
-
-def assert_same_run(config, cut, whole):
+def assert_same_run(config, cut, whole, assert_equal_states):
     results = [find_result(config, out, worker.IMAGES.sha256) for out in (cut, whole)]
     rows = [[{key: row[key] for key in row if key != "seconds"} for row in result.epochs] for result in results]
     assert rows[0] == rows[1]
     first, second = last_state(config, cut), last_state(config, whole)
     for part in ("task", "processes", "step"):
         assert_equal_states(first[part], second[part], part)
-    return results[0]
 
 
-def test_kill_and_resume_bit_for_bit(tmp_path):
+def test_kill_and_resume_bit_for_bit(tmp_path, assert_equal_states):
     killed = run_worker(tmp_path, "kill:8")
     assert killed.returncode == -signal.SIGKILL, killed.stderr
     config = worker.make_config()
@@ -75,7 +58,7 @@ def test_kill_and_resume_bit_for_bit(tmp_path):
     result = worker.run(tmp_path, "resume")
     assert folder.read("run.json")["sessions"][-1]["from_step"] == 6
     worker.run(tmp_path, "whole")
-    assert_same_run(config, tmp_path / "cut", tmp_path / "whole")
+    assert_same_run(config, tmp_path / "cut", tmp_path / "whole", assert_equal_states)
     assert list(result.metrics)[3:-1] == ["d_loss", "g_loss", "fake_mean"]
     with (result.folder / "epochs.csv").open(newline="") as file:
         assert next(csv.reader(file)) == ["epoch", "steps", "d_loss", "g_loss", "fake_mean", "seconds"]
@@ -87,7 +70,7 @@ def test_kill_and_resume_bit_for_bit(tmp_path):
         assert not any(torch.equal(value, state[key]) for key, value in model.state_dict().items() if value.dim() > 1)
 
 
-def test_two_processes_killed_and_resumed_bit_for_bit(tmp_path):
+def test_two_processes_killed_and_resumed_bit_for_bit(tmp_path, assert_equal_states):
     killed = run_worker(tmp_path, "whole", "kill:8", launcher=TORCHRUN)
     assert killed.returncode != 0
     config = worker.make_config()
@@ -95,7 +78,7 @@ def test_two_processes_killed_and_resumed_bit_for_bit(tmp_path):
     assert [step for _, step, _ in folder.checkpoints()] == [6, 3], killed.stderr
     resumed = run_worker(tmp_path, "resume", launcher=TORCHRUN)
     assert resumed.returncode == 0, resumed.stderr
-    assert_same_run(config, tmp_path / "cut", tmp_path / "whole")
+    assert_same_run(config, tmp_path / "cut", tmp_path / "whole", assert_equal_states)
     assert len(last_state(config, tmp_path / "cut")["processes"]) == 2
 
 
@@ -103,11 +86,11 @@ def test_two_processes_equal_one(tmp_path):
     config = worker.make_config(dropout=0.0)
     both = run_worker(tmp_path, "whole", launcher=TORCHRUN, DROPOUT="0.0")
     assert both.returncode == 0, both.stderr
-    two = find_result(config, tmp_path / "whole", worker.IMAGES.sha256)
-    one = worker.run(tmp_path, "resume", config)
+    shared = find_result(config, tmp_path / "whole", worker.IMAGES.sha256)
+    alone = worker.run(tmp_path, "resume", config)
     for name in worker.ToyGAN.metrics:
         # float64: gradients are summed in another order, 15 steps one after the other.
-        assert two.metrics[name] == pytest.approx(one.metrics[name], rel=1e-9), name
+        assert shared.metrics[name] == pytest.approx(alone.metrics[name], rel=1e-9), name
     first, second = last_state(config, tmp_path / "whole"), last_state(config, tmp_path / "cut")
     for name, model in second["task"]["models"].items():
         assert_close(first["task"]["models"][name], model, rtol=1e-9, atol=1e-9)

@@ -43,17 +43,17 @@ def images():
     return Images(pixels[:100], labels[:100], pixels[100:], labels[100:])
 
 
-def go(config, out, images, **options):
+def train_quietly(config, out, images, **options):
     return train(config, out, data=images, **{"progress": "none", **options})
 
 
-def watching(function):
+def watch_with(function):
     return replace(SMALL, watch=("eye",)), {"watch": {"eye": function}}
 
 
 def test_the_folder_of_a_run(images, tmp_path):
     config = replace(SMALL, validation=20)
-    result = go(config, tmp_path, images)
+    result = train_quietly(config, tmp_path, images)
     assert result.trained
     # Not the official data of that name, so their digest is part of the run's.
     assert result.folder == tmp_path / f"{config.name}-data-{images.sha256[:8]}"
@@ -74,24 +74,24 @@ def test_the_folder_of_a_run(images, tmp_path):
 
 
 def test_finished_runs_are_not_trained_again(images, tmp_path):
-    first = go(SMALL, tmp_path, images)
-    again = go(SMALL, tmp_path, images)
+    first = train_quietly(SMALL, tmp_path, images)
+    again = train_quietly(SMALL, tmp_path, images)
     assert not again.trained
     assert (again.metrics, again.epochs) == (first.metrics, first.epochs)
 
 
 def test_the_callers_generator_is_left_alone(images, tmp_path):
     before = torch.get_rng_state()
-    go(SMALL, tmp_path, images)
+    train_quietly(SMALL, tmp_path, images)
     assert torch.equal(torch.get_rng_state(), before)
 
 
 def test_evaluation_is_of_every_sample_once(images, tmp_path):
     weights = {}
-    config, watch = watching(
+    config, watch = watch_with(
         lambda step, model: weights.update({step: {k: v.clone() for k, v in model.state_dict().items()}})
     )
-    result = go(config, tmp_path, images, **watch)
+    result = train_quietly(config, tmp_path, images, **watch)
     network = build_network(config)
     network.load_state_dict(weights[12])
     parts = split(images, config, torch.device("cpu"), torch.float32)
@@ -122,7 +122,7 @@ def test_every_epoch_has_its_order(images, tmp_path, monkeypatch):
     monkeypatch.setattr(
         classification, "shuffle_indices", lambda *arguments: asked.append(arguments) or shuffle_indices(*arguments)
     )
-    go(replace(SMALL, seed=3), tmp_path, images)
+    train_quietly(replace(SMALL, seed=3), tmp_path, images)
     assert asked == [(100, 3, 0), (100, 3, 1)]
 
 
@@ -132,13 +132,13 @@ def test_watching_leaves_no_trace_and_is_recorded(images, tmp_path):
         torch.rand(3)
         return {"step": step, "inf": float("inf")} if step in (0, 7) else None
 
-    config, watch = watching(look)
-    watched = go(config, tmp_path, images, **watch)
+    config, watch = watch_with(look)
+    watched = train_quietly(config, tmp_path, images, **watch)
     assert watched.watched == {"eye": {0: {"step": 0, "inf": None}, 7: {"step": 7, "inf": None}}}
     assert find_result(config, tmp_path, images.sha256).watched == watched.watched
-    assert go(SMALL, tmp_path, images).metrics["test_loss"] == watched.metrics["test_loss"]
+    assert train_quietly(SMALL, tmp_path, images).metrics["test_loss"] == watched.metrics["test_loss"]
     with pytest.raises(ValueError, match="watch must have the names"):
-        go(config, tmp_path, images)
+        train_quietly(config, tmp_path, images)
 
 
 def test_divergence_is_recorded_and_kept(images, tmp_path):
@@ -147,19 +147,19 @@ def test_divergence_is_recorded_and_kept(images, tmp_path):
             with torch.no_grad():
                 next(model.parameters()).fill_(float("nan"))
 
-    config, watch = watching(break_it)
-    result = go(config, tmp_path, images, checkpoint_steps=4, **watch)
+    config, watch = watch_with(break_it)
+    result = train_quietly(config, tmp_path, images, checkpoint_steps=4, **watch)
     assert result.diverged
     assert result.metrics["test_error"] is None
     assert [row["train_loss"] is None for row in result.epochs] == [False, True]
     assert RunFolder(tmp_path, config, images.sha256).checkpoints()
-    assert not go(config, tmp_path, images, **watch).trained
+    assert not train_quietly(config, tmp_path, images, **watch).trained
 
 
 def test_divergence_is_seen_within_an_epoch(images, tmp_path):
     # The first step overflows; the loss is looked at every 20 steps, of which an epoch has 25.
     config = replace(SMALL, method="plain", method_options={}, learning_rate=1e38, batch_size=4)
-    result = go(config, tmp_path, images)
+    result = train_quietly(config, tmp_path, images)
     assert result.diverged
     assert (result.metrics["steps"], result.metrics["epochs"]) == (20, 0)
 
@@ -176,18 +176,18 @@ def cut(step):
 
 @pytest.mark.parametrize("damage", [lambda content: content[:-40], lambda content: content[:99] + b"?" + content[100:]])
 def test_a_damaged_checkpoint_is_named_and_the_one_before_used(damage, images, tmp_path, capsys):
-    config, watch = watching(cut(9))
+    config, watch = watch_with(cut(9))
     with pytest.raises(RuntimeError, match="cut"):
-        go(config, tmp_path, images, checkpoint_steps=3, **watch)
+        train_quietly(config, tmp_path, images, checkpoint_steps=3, **watch)
     folder = RunFolder(tmp_path, config, images.sha256)
     (newest, step, _), (_, previous, _) = folder.checkpoints()
     assert (step, previous) == (6, 3)
     path = folder.path / newest
     path.write_bytes(damage(path.read_bytes()))
-    resumed = go(config, tmp_path, images, watch={"eye": cut(-1)})
+    resumed = train_quietly(config, tmp_path, images, watch={"eye": cut(-1)})
     assert newest in capsys.readouterr().err
     assert folder.read("run.json")["sessions"][-1]["from_step"] == 3
-    whole = go(config, tmp_path / "whole", images, watch={"eye": cut(-1)})
+    whole = train_quietly(config, tmp_path / "whole", images, watch={"eye": cut(-1)})
     assert resumed.metrics["test_loss"] == whole.metrics["test_loss"]
 
 
@@ -208,25 +208,25 @@ def test_generators_continue(images, tmp_path, monkeypatch):
     monkeypatch.setitem(NETWORKS, "forgetful", Forgetful)
     config = replace(SMALL, network="forgetful", network_options={}, watch=("eye",), momentum=0.5)
     with pytest.raises(RuntimeError, match="cut"):
-        go(config, tmp_path, images, checkpoint_seconds=0, watch={"eye": cut(9)})
+        train_quietly(config, tmp_path, images, checkpoint_seconds=0, watch={"eye": cut(9)})
     assert [step for _, step, _ in RunFolder(tmp_path, config, images.sha256).checkpoints()] == [8, 7]
-    resumed = go(config, tmp_path, images, watch={"eye": cut(-1)})
-    whole = go(config, tmp_path / "whole", images, watch={"eye": cut(-1)})
+    resumed = train_quietly(config, tmp_path, images, watch={"eye": cut(-1)})
+    whole = train_quietly(config, tmp_path / "whole", images, watch={"eye": cut(-1)})
     assert [row["train_loss"] for row in resumed.epochs] == [row["train_loss"] for row in whole.epochs]
 
 
 def test_watching_draws_from_generators_of_its_own(images, tmp_path, monkeypatch):
     monkeypatch.setitem(NETWORKS, "forgetful", Forgetful)
     config = replace(SMALL, network="forgetful", network_options={}, watch=("eye",))
-    draws = go(config, tmp_path / "draws", images, watch={"eye": lambda step, model: torch.rand(()).item()})
-    looks = go(config, tmp_path / "looks", images, watch={"eye": lambda step, model: None})
+    draws = train_quietly(config, tmp_path / "draws", images, watch={"eye": lambda step, model: torch.rand(()).item()})
+    looks = train_quietly(config, tmp_path / "looks", images, watch={"eye": lambda step, model: None})
     assert draws.metrics["train_loss"] == looks.metrics["train_loss"]
 
 
 def test_killed_before_the_last_line(images, tmp_path):
-    result = go(SMALL, tmp_path, images)
+    result = train_quietly(SMALL, tmp_path, images)
     (result.folder / "metrics.json").unlink()
-    again = go(SMALL, tmp_path, images)
+    again = train_quietly(SMALL, tmp_path, images)
     assert (again.metrics, again.epochs) == (result.metrics, result.epochs)
 
 
@@ -244,9 +244,9 @@ def test_a_full_disk_keeps_what_there_is(images, tmp_path, monkeypatch):
         full = step >= 5
 
     monkeypatch.setattr(os, "fsync", no_space)
-    config, watch = watching(fill)
+    config, watch = watch_with(fill)
     with pytest.raises(NotSaved, match="No space left on device") as caught:
-        go(config, tmp_path, images, checkpoint_steps=3, **watch)
+        train_quietly(config, tmp_path, images, checkpoint_steps=3, **watch)
     assert caught.value.errno == errno.ENOSPC
     assert caught.value.exit_code == 74
     folder = RunFolder(tmp_path, config, images.sha256)
@@ -254,46 +254,46 @@ def test_a_full_disk_keeps_what_there_is(images, tmp_path, monkeypatch):
     assert folder.checkpoints()[0][0] in str(caught.value)
     assert not list(folder.path.glob(".*.part"))
     monkeypatch.setattr(os, "fsync", fsync)
-    resumed = go(config, tmp_path, images, watch={"eye": cut(-1)})
-    whole = go(config, tmp_path / "whole", images, watch={"eye": cut(-1)})
+    resumed = train_quietly(config, tmp_path, images, watch={"eye": cut(-1)})
+    whole = train_quietly(config, tmp_path / "whole", images, watch={"eye": cut(-1)})
     assert resumed.metrics["test_loss"] == whole.metrics["test_loss"]
 
 
 def test_a_folder_that_cannot_be_made(images, tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(NotSaved) as caught:
-        go(SMALL, tmp_path / "file", images)
+        train_quietly(SMALL, tmp_path / "file", images)
     assert str(tmp_path / "file") in str(caught.value)
 
 
 def test_two_at_once(images, tmp_path):
     with RunFolder(tmp_path, SMALL, images.sha256).lock(), pytest.raises(Busy, match="another process"):
-        go(SMALL, tmp_path, images)
+        train_quietly(SMALL, tmp_path, images)
 
 
 def test_signals_are_given_back(images, tmp_path):
     handlers = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
-    config, watch = watching(lambda step, model: signal.raise_signal(signal.SIGTERM) if step == 4 else None)
+    config, watch = watch_with(lambda step, model: signal.raise_signal(signal.SIGTERM) if step == 4 else None)
     with pytest.raises(Interrupted, match="after step 4"):
-        go(config, tmp_path, images, **watch)
+        train_quietly(config, tmp_path, images, **watch)
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == handlers
     assert [step for _, step, _ in RunFolder(tmp_path, config, images.sha256).checkpoints()] == [4]
 
 
 def test_from_another_thread(images, tmp_path):
-    found = []
-    thread = threading.Thread(target=lambda: found.append(go(SMALL, tmp_path, images)))
+    results = []
+    thread = threading.Thread(target=lambda: results.append(train_quietly(SMALL, tmp_path, images)))
     thread.start()
     thread.join()
-    assert found[0].metrics["status"] == "finished"
+    assert results[0].metrics["status"] == "finished"
 
 
-def test_other_data_are_refused(images, tmp_path):
-    config, watch = watching(cut(4))
+def test_other_data_are_another_run(images, tmp_path):
+    config, watch = watch_with(cut(4))
     with pytest.raises(RuntimeError, match="cut"):
-        go(config, tmp_path, images, checkpoint_steps=3, **watch)
+        train_quietly(config, tmp_path, images, checkpoint_steps=3, **watch)
     other = replace(images, test_labels=images.test_labels.flip(0))
-    assert go(config, tmp_path, other, watch={"eye": cut(-1)}).metrics["status"] == "finished"
+    assert train_quietly(config, tmp_path, other, watch={"eye": cut(-1)}).metrics["status"] == "finished"
     assert len(list(tmp_path.iterdir())) == 2
 
 
@@ -309,7 +309,7 @@ def test_no_weight_decay_on_scales():
 @pytest.mark.parametrize("method", ["plain", "orth-reg", "olm"])
 def test_other_methods_and_adam(method, images, tmp_path):
     config = replace(SMALL, method=method, method_options={}, optimizer="adam", learning_rate=0.01, epochs=1)
-    assert go(config, tmp_path, images).metrics["status"] == "finished"
+    assert train_quietly(config, tmp_path, images).metrics["status"] == "finished"
 
 
 def test_learning_rate_selection(images, tmp_path):
@@ -324,7 +324,7 @@ def test_learning_rate_selection(images, tmp_path):
     (record,) = tmp_path.glob("selection-*.json")
     assert json.loads(record.read_text())["chosen"] == chosen.learning_rate
     short = replace(config, learning_rate=0.5, epochs=5, validation=20)
-    assert not go(short, tmp_path, images).trained
+    assert not train_quietly(short, tmp_path, images).trained
     with pytest.raises(AllDiverged):
         select_learning_rate(config, [1e38], tmp_path, epochs=5, validation=20, data=images, progress="none")
 
@@ -339,7 +339,7 @@ def test_learning_rate_selection(images, tmp_path):
 )
 def test_impossible_splits(change, message, images, tmp_path):
     with pytest.raises(ValueError, match=message):
-        go(replace(SMALL, **change), tmp_path, images)
+        train_quietly(replace(SMALL, **change), tmp_path, images)
 
 
 def test_impossible_hardware():
@@ -351,7 +351,7 @@ def test_impossible_hardware():
 
 @pytest.mark.parametrize("kind", ["lines", "json", "bar"])
 def test_progress(kind, images, tmp_path, capsys):
-    go(SMALL, tmp_path, images, progress=kind)
+    train_quietly(SMALL, tmp_path, images, progress=kind)
     shown = capsys.readouterr()
     if kind == "json":
         events = [json.loads(line) for line in shown.out.splitlines()]
