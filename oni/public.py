@@ -2,16 +2,9 @@
 
 from importlib.metadata import version
 
-from oni import baselines, nn
-from oni.diagnostics.convolution import convolution_spectrum, norm_bound
-from oni.diagnostics.cost import cost
-from oni.diagnostics.isometry import jacobian_spectrum
-from oni.diagnostics.lipschitz import lipschitz_bound
-from oni.diagnostics.operator import operator_norm
-from oni.diagnostics.signal import signal
-from oni.diagnostics.spectrum import Orthogonality, condition_number, effective_rank, orthogonality, spectrum
+from oni import baselines, diagnostics, nn
+from oni.diagnostics import orthogonality, spectrum
 from oni.models.bake import bake
-from oni.models.bake_state_dict import bake_state_dict
 from oni.models.cache import cached
 from oni.models.convert import convert
 from oni.models.init_scale import init_scale
@@ -23,27 +16,17 @@ from oni.nn.parametrization import orthogonal
 __version__ = version("oni-torch")
 
 __all__ = [
-    "Orthogonality",
     "bake",
-    "bake_state_dict",
     "baselines",
     "cached",
     "certified_range",
-    "condition_number",
     "convert",
-    "convolution_spectrum",
-    "cost",
-    "effective_rank",
+    "diagnostics",
     "init_scale",
-    "jacobian_spectrum",
-    "lipschitz_bound",
     "nn",
-    "norm_bound",
-    "operator_norm",
     "orthogonal",
     "orthogonality",
     "orthogonalize",
-    "signal",
     "spectrum",
     "steps_for",
     "summary",

@@ -254,6 +254,13 @@ def test_quick_commands_load_no_large_library(tmp_path, arguments):
     assert result.out.splitlines()[-1] == ""
 
 
+def test_the_list_of_experiments_draws_nothing():
+    program = "import sys; from oni.__main__ import main; main(); print(*{'matplotlib', 'plotly'} & sys.modules.keys())"
+    result = in_a_process(program, "list")
+    assert "fig1" in result.out
+    assert result.out.splitlines()[-1] == ""
+
+
 def test_without_typer():
     program = "import sys; sys.modules['typer'] = None; from oni.cli import main; sys.exit(main(['demo']))"
     assert 'this needs typer, which is not installed: pip install "oni-torch[recipes]"' in one_line(

@@ -38,7 +38,7 @@ def before_and_after(script, folder):
     # Of these numbers the last is 1.25, and the first as good as ln 10 = 2.303, which is that of a guess.
     assert last["after"] < 1.8
     assert last["before"] > 2.28
-    assert "20 of 20 weights are orthogonal." in text
+    assert "20 of 20 weights are orthogonalised" in text
     difference = float(re.search(r"differs from the trained one by at most (\S+)\.$", text, re.MULTILINE)[1])
     # 20 layers, each the result of 29 products of matrices with 256 columns: 1e-3 in float32 at the very worst.
     assert difference < 20 * 29 * 256**0.5 * 2**-23

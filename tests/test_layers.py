@@ -3,6 +3,7 @@
 import ast
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -86,7 +87,29 @@ def test_every_folder_has_its_layer():
     assert {layer(path) for path in modules()} <= set(LAYERS)
 
 
+FUNCTIONS = {
+    "bake",
+    "cached",
+    "certified_range",
+    "convert",
+    "init_scale",
+    "orthogonal",
+    "orthogonality",
+    "orthogonalize",
+    "spectrum",
+    "steps_for",
+    "summary",
+}
+MODULES = {"baselines", "diagnostics", "nn"}
+
+
 def test_public_names():
-    assert sorted(oni.__all__) == oni.__all__
+    """The surface is frozen: a name more or less is a decision, not an accident."""
+    assert oni.__all__ == sorted(FUNCTIONS | MODULES)
+    assert all(callable(getattr(oni, name)) for name in FUNCTIONS)
+    assert all(isinstance(getattr(oni, name), ModuleType) for name in MODULES)
+    assert oni.__version__
+    with pytest.raises(AttributeError, match="module 'oni' has no attribute 'bake_state_dict'"):
+        _ = oni.bake_state_dict
     for name in oni.__all__:
         assert getattr(oni, name).__doc__, name

@@ -112,7 +112,7 @@ def norm_bound(layer: nn.Module, input_size: int | Sequence[int] | None = None) 
 
     Small layers are written out and decomposed: exact. A convolution with zero padding is a part of the one on a torus
     that has the padding once more as room, whose norm is the maximum of
-    :math:`\|\hat K(\omega)\|` over its frequencies (:func:`oni.convolution_spectrum`). On large inputs only N
+    :math:`\|\hat K(\omega)\|` over its frequencies (:func:`convolution_spectrum`). On large inputs only N
     frequencies in each dimension are looked at; as :math:`\hat K` is a trigonometric polynomial of degree r,
 
     .. math:: \max_\omega \|\hat K(\omega)\| \le \max_{j} \|\hat K(2 \pi j / N)\| \prod \frac{1}{\cos(\pi r / N)}.
@@ -121,7 +121,7 @@ def norm_bound(layer: nn.Module, input_size: int | Sequence[int] | None = None) 
     and :func:`reshaped_bound` is returned.
 
     Args:
-        layer: as for :func:`oni.operator_norm`, which bounds the norm from below.
+        layer: as for :func:`oni.diagnostics.operator_norm`, which bounds the norm from below.
         input_size: height and width (length; depth, height and width), or one number for all. Not for linear layers.
 
     >>> from oni.diagnostics.operator import operator_norm
@@ -175,7 +175,7 @@ def sampled_bound(kernel: Tensor, torus: Sequence[int]) -> float:
 
 
 def reshaped_bound(layer: nn.Module) -> float:
-    r"""The bound of a convolution's operator norm by its reshaped weight; see :func:`oni.operator_norm`.
+    r"""The bound of a convolution's operator norm by its reshaped weight; see :func:`oni.diagnostics.operator_norm`.
 
     .. math:: \|A\|_2 \le \|R\|_2 \prod \sqrt{\lceil k \gcd(s, d) / s \rceil}
 

@@ -47,7 +47,7 @@ def lipschitz_bound(
 
     .. math:: \|f(x) - f(y)\| \le \prod_l L_l \; \|x - y\|
 
-    Linear layers and convolutions count with an upper bound of their operator norm (:func:`oni.norm_bound`), not with
+    Linear layers and convolutions count with an upper bound of their operator norm (:func:`norm_bound`), not with
     a power iteration, which comes from below, nor with the norm of a reshaped weight, which is another operator's.
     Batch normalisation counts with its running variance, layer and group normalisation with :math:`1/\sqrt\epsilon`, as
     near a constant input they do stretch that much, pools with the overlap of their windows, activations with their

@@ -56,7 +56,7 @@ def operator_norm(
         max_iterations: products with A and its transpose at most.
 
     Returns:
-        The norm found, the number of iterations, and whether they reached the tolerance. :func:`oni.norm_bound`
+        The norm found, the number of iterations, and whether they reached the tolerance. :func:`norm_bound`
         bounds the norm from above.
 
     >>> layer = nn.Conv2d(1, 1, 3, padding=1)
@@ -142,7 +142,7 @@ def operator_of(layer: nn.Module, input_size: int | Sequence[int] | None = None)
     if not isinstance(layer, (nn.Linear, *CONVOLUTIONS)):
         raise TypeError(
             f"layer must be nn.Linear, nn.Conv1d to 3d or nn.ConvTranspose1d to 3d, got {type(layer).__name__}; "
-            "oni.lipschitz_bound takes whole models"
+            "oni.diagnostics.lipschitz_bound takes whole models"
         )
     weight = layer.weight
     if isinstance(weight, nn.parameter.UninitializedParameter):

@@ -2,7 +2,7 @@ r"""How far a matrix is from orthogonal.
 
 Everything here takes ``W (..., n, d)``, one matrix or a batch, and gives NaN for a matrix that has NaN or infinity. The
 weight of a convolution is a matrix as ``W.flatten(1)``; that matrix is *not* the operator that the convolution
-applies to a picture: see :func:`oni.convolution_spectrum` and :func:`oni.operator_norm`.
+applies to a picture: see :func:`oni.diagnostics.convolution_spectrum` and :func:`oni.diagnostics.operator_norm`.
 """
 
 from __future__ import annotations

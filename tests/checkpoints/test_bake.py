@@ -92,17 +92,17 @@ def test_a_file_baked_is_the_model_baked(run, tmp_path, options, dtype, source, 
 
 
 def test_keys_stand_as_in_the_plain_architecture():
-    assert list(oni.bake_state_dict(converted().state_dict())) == list(Net().state_dict())
-    shared = oni.bake_state_dict(converted().state_dict())
+    assert list(oni.models.bake_state_dict(converted().state_dict())) == list(Net().state_dict())
+    shared = oni.models.bake_state_dict(converted().state_dict())
     assert shared["head.weight"].data_ptr() == shared["twin.weight"].data_ptr()
 
 
 def test_options_survive_what_is_done_to_state_dicts():
     net = converted(scale="relu")
-    expected = oni.bake_state_dict(net.state_dict())
+    expected = oni.models.bake_state_dict(net.state_dict())
     for change in (lambda v: v.half(), lambda v: v.bfloat16(), lambda v: 0.9 * v + 0.1 * v):
         state = {key: change(value) if value.is_floating_point() else value for key, value in net.state_dict().items()}
-        baked = oni.bake_state_dict(state)
+        baked = oni.models.bake_state_dict(state)
         assert baked.keys() == expected.keys()
         for key, value in expected.items():
             # bfloat16 has 8 bits, and a weight moves about as far as its proxy did, times the slope of 5 steps.
@@ -146,7 +146,7 @@ def test_options_that_are_none(tensor, words):
         decode_options(tensor)
     state = {"parametrizations.weight.original": torch.ones(2, 2), "parametrizations.weight.0._extra_state": tensor}
     with pytest.raises(ValueError, match=r"parametrizations.weight.0._extra_state: "):
-        oni.bake_state_dict(state)
+        oni.models.bake_state_dict(state)
 
 
 class TestWithoutSavedOptions:

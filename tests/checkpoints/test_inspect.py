@@ -67,8 +67,8 @@ def test_plain_checkpoint_to_json(run, tmp_path, network, name):
     assert row["sigma"] == pytest.approx(oni.spectrum(W).tolist(), rel=1e-9)
     assert row["delta_row"] == pytest.approx(float(oni.orthogonality(W).row), rel=1e-9)
     assert row["delta_column"] == pytest.approx(float(oni.orthogonality(W).column), rel=1e-9)
-    assert row["condition_number"] == pytest.approx(float(oni.condition_number(W)), rel=1e-9)
-    assert row["effective_rank"] == pytest.approx(float(oni.effective_rank(W)), rel=1e-9)
+    assert row["condition_number"] == pytest.approx(float(oni.diagnostics.condition_number(W)), rel=1e-9)
+    assert row["effective_rank"] == pytest.approx(float(oni.diagnostics.effective_rank(W)), rel=1e-9)
     assert row["sigma_median"] == pytest.approx(float(oni.spectrum(W).median()), rel=1e-9)
 
 

@@ -6,9 +6,11 @@ import pytest
 import torch
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from rounding import rounding
 from torch import nn
 
 import oni
+from oni import diagnostics
 from oni.diagnostics import convolution
 from oni.diagnostics.convolution import reshaped_bound
 from oni.diagnostics.operator import operator_of
@@ -32,10 +34,10 @@ def exact(layer, size):
 
 @pytest.mark.parametrize(("layer", "size"), CIRCULAR, ids=str)
 def test_circular_convolutions_by_fourier_transform(layer, size):
-    found, expected = oni.convolution_spectrum(layer, size), exact(layer, size)
+    found, expected = diagnostics.convolution_spectrum(layer, size), exact(layer, size)
     # Two ways to the same numbers of order 1, in float64.
     torch.testing.assert_close(found, expected, atol=1e-12, rtol=0)
-    by_weight = oni.convolution_spectrum(
+    by_weight = diagnostics.convolution_spectrum(
         layer.weight, size, stride=layer.stride, dilation=layer.dilation, groups=layer.groups
     )
     assert torch.equal(found, by_weight)
@@ -44,14 +46,18 @@ def test_circular_convolutions_by_fourier_transform(layer, size):
 def test_a_kernel_longer_than_the_input_wraps_around():
     W = torch.randn(2, 3, 5, dtype=torch.float64)
     wrapped = torch.stack([W[..., 0] + W[..., 3], W[..., 1] + W[..., 4], W[..., 2]], -1)
-    torch.testing.assert_close(oni.convolution_spectrum(W, 3), oni.convolution_spectrum(wrapped, 3), atol=1e-12, rtol=0)
+    torch.testing.assert_close(
+        diagnostics.convolution_spectrum(W, 3), diagnostics.convolution_spectrum(wrapped, 3), atol=1e-12, rtol=0
+    )
 
 
 def test_a_transposed_convolution_has_the_values_of_its_transpose():
     transposed = nn.ConvTranspose2d(3, 2, 3, stride=2)
     convolution = nn.Conv2d(2, 3, 3, stride=2)
     convolution.weight = transposed.weight
-    torch.testing.assert_close(oni.convolution_spectrum(transposed, 3), oni.convolution_spectrum(convolution, 6))
+    torch.testing.assert_close(
+        diagnostics.convolution_spectrum(transposed, 3), diagnostics.convolution_spectrum(convolution, 6)
+    )
 
 
 @given(st.data())
@@ -77,27 +83,27 @@ def test_norms_against_the_matrix(data):
         mode = draw("zeros", "zeros", "circular", "reflect", "replicate")
         layer = nn.Conv1d(4, 6, k, stride=s, dilation=d, padding=p, groups=g, padding_mode=mode)
     norm = float(exact(layer, size)[0])
-    found = oni.operator_norm(layer, size, tolerance=1e-9)
+    found = diagnostics.operator_norm(layer, size, tolerance=1e-9)
     assert found.converged
     # A relative residual of 1e-9 in sigma^2 is at most as much in sigma.
     assert found.value == pytest.approx(norm, rel=1e-9)
-    assert oni.norm_bound(layer, size) == pytest.approx(norm, rel=2e-12)
+    assert diagnostics.norm_bound(layer, size) == pytest.approx(norm, rel=2e-12)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(convolution, "DENSE", 0)
         # From above whatever the padding; rounding is paid for by ROUNDING.
-        assert norm <= oni.norm_bound(layer, size)
+        assert norm <= diagnostics.norm_bound(layer, size)
         if layer.padding_mode == "zeros":
             # Both have been rounded up.
-            assert oni.norm_bound(layer, size) <= reshaped_bound(layer) * (1 + 1e-11)
+            assert diagnostics.norm_bound(layer, size) <= reshaped_bound(layer) * (1 + 1e-11)
             assert norm <= reshaped_bound(layer)
 
 
 @pytest.mark.parametrize("samples", [3, 4, 16])
 def test_the_bound_from_few_frequencies(samples, monkeypatch):
     layer = nn.Conv2d(2, 3, 3, padding=1, padding_mode="circular")
-    norm = float(oni.convolution_spectrum(layer, (40, 40))[0])
+    norm = float(diagnostics.convolution_spectrum(layer, (40, 40))[0])
     monkeypatch.setattr(convolution, "SAMPLES", samples)
-    bound = oni.norm_bound(layer, (40, 40))
+    bound = diagnostics.norm_bound(layer, (40, 40))
     assert norm <= bound <= norm / math.cos(math.pi / samples) ** 2 * (1 + 1e-9)
 
 
@@ -114,54 +120,78 @@ def test_the_bound_from_few_frequencies(samples, monkeypatch):
 )
 def test_a_reshaped_norm_of_1_is_not_a_norm_of_1(layer, patches):
     nn.init.constant_(layer.weight, layer.weight.numel() ** -0.5)
-    assert float(oni.spectrum(layer.weight.flatten(1))[0]) == pytest.approx(1, rel=1e-6)
-    # The square root of a float32 weight's own rounding.
-    assert reshaped_bound(layer) == pytest.approx(patches**0.5, rel=1e-6)
-    norm = oni.operator_norm(layer, 40).value
+    # Equal float32 numbers round alike, by half an epsilon; the rest is done in float64.
+    eps = torch.finfo(torch.float32).eps
+    assert float(oni.spectrum(layer.weight.flatten(1))[0]) == pytest.approx(1, rel=eps)
+    assert reshaped_bound(layer) == pytest.approx(patches**0.5, rel=eps)
+    norm = diagnostics.operator_norm(layer, 40).value
     # An averaging kernel comes as close to its bound as the border lets it.
-    assert 0.98 * patches**0.5 <= norm <= patches**0.5 * (1 + 1e-6)
+    assert 0.98 * patches**0.5 <= norm <= patches**0.5 * (1 + eps)
 
 
 def test_layers_of_every_kind():
     linear = nn.Linear(5, 3)
-    assert oni.operator_norm(linear).value == pytest.approx(float(oni.spectrum(linear.weight)[0]), rel=1e-4)
-    assert oni.norm_bound(linear) == pytest.approx(float(oni.spectrum(linear.weight)[0]), rel=1e-11)
+    assert diagnostics.operator_norm(linear).value == pytest.approx(float(oni.spectrum(linear.weight)[0]), rel=1e-4)
+    assert diagnostics.norm_bound(linear) == pytest.approx(float(oni.spectrum(linear.weight)[0]), rel=1e-11)
     orthogonal = oni.nn.Conv2d(4, 4, 3, padding=1, steps=12, center=False)
-    assert 1 < oni.operator_norm(orthogonal, 8).value <= oni.norm_bound(orthogonal, 8) <= 3 * (1 + 1e-6)
+    assert (
+        1
+        < diagnostics.operator_norm(orthogonal, 8).value
+        <= diagnostics.norm_bound(orthogonal, 8)
+        <= 3 + rounding(30, 36)["atol"]
+    )
     volume = nn.ConvTranspose3d(2, 3, 3, stride=2)
-    assert oni.operator_norm(volume, (2, 3, 2)).value == pytest.approx(float(exact(volume, (2, 3, 2))[0]), rel=1e-4)
+    assert diagnostics.operator_norm(volume, (2, 3, 2)).value == pytest.approx(
+        float(exact(volume, (2, 3, 2))[0]), rel=1e-4
+    )
     same = nn.Conv2d(2, 3, 4, padding="same", dilation=2).bfloat16()
-    assert oni.operator_norm(same, 7).value == pytest.approx(float(exact(same, 7)[0]), rel=1e-4)
+    assert diagnostics.operator_norm(same, 7).value == pytest.approx(float(exact(same, 7)[0]), rel=1e-4)
 
 
 def test_edges():
     layer = nn.Conv2d(2, 2, 3, padding=1)
-    few = oni.operator_norm(layer, 8, max_iterations=2)
+    few = diagnostics.operator_norm(layer, 8, max_iterations=2)
     assert (few.iterations, few.converged) == (2, False)
     assert few.value <= float(exact(layer, 8)[0])
     before = torch.random.get_rng_state()
     with torch.no_grad():
-        assert oni.operator_norm(layer, 8).converged
+        assert diagnostics.operator_norm(layer, 8).converged
     assert torch.equal(torch.random.get_rng_state(), before)
     nn.init.zeros_(layer.weight)
-    assert oni.operator_norm(layer, 8).value == oni.norm_bound(layer, 80) == 0
+    assert diagnostics.operator_norm(layer, 8).value == diagnostics.norm_bound(layer, 80) == 0
     nn.init.constant_(layer.weight, float("nan"))
-    assert math.isnan(oni.operator_norm(layer, 8).value)
-    assert math.isnan(oni.norm_bound(layer, 80))
-    assert oni.convolution_spectrum(layer, 4).isnan().all()
+    assert math.isnan(diagnostics.operator_norm(layer, 8).value)
+    assert math.isnan(diagnostics.norm_bound(layer, 80))
+    assert diagnostics.convolution_spectrum(layer, 4).isnan().all()
 
 
 @pytest.mark.parametrize(
     ("call", "error", "words"),
     [
-        (lambda: oni.operator_norm(nn.ReLU(), 3), TypeError, r"got ReLU; oni.lipschitz_bound"),
-        (lambda: oni.operator_norm(nn.Conv2d(1, 1, 1)), ValueError, r"input_size must be \(height, width\).*got None"),
-        (lambda: oni.operator_norm(nn.Conv2d(1, 1, 1), (1, 4, 4)), ValueError, "without batch and channels"),
-        (lambda: oni.operator_norm(nn.Conv1d(1, 1, 1), -1), ValueError, r"\(length\)"),
-        (lambda: oni.convolution_spectrum(torch.ones(2, 2), 3), ValueError, "kernel"),
-        (lambda: oni.convolution_spectrum(torch.ones(2, 2, 1), 3, groups=3), ValueError, "groups must divide the 2"),
-        (lambda: oni.convolution_spectrum(torch.ones(2, 2, 1), 3, stride=2), ValueError, "stride must divide"),
-        (lambda: oni.convolution_spectrum(nn.Linear(2, 2), 3), TypeError, "got Linear"),
+        (lambda: diagnostics.operator_norm(nn.ReLU(), 3), TypeError, r"got ReLU; oni.diagnostics.lipschitz_bound"),
+        (
+            lambda: diagnostics.operator_norm(nn.Conv2d(1, 1, 1)),
+            ValueError,
+            r"input_size must be \(height, width\).*got None",
+        ),
+        (
+            lambda: diagnostics.operator_norm(nn.Conv2d(1, 1, 1), (1, 4, 4)),
+            ValueError,
+            "without batch and channels",
+        ),
+        (lambda: diagnostics.operator_norm(nn.Conv1d(1, 1, 1), -1), ValueError, r"\(length\)"),
+        (lambda: diagnostics.convolution_spectrum(torch.ones(2, 2), 3), ValueError, "kernel"),
+        (
+            lambda: diagnostics.convolution_spectrum(torch.ones(2, 2, 1), 3, groups=3),
+            ValueError,
+            "groups must divide the 2",
+        ),
+        (
+            lambda: diagnostics.convolution_spectrum(torch.ones(2, 2, 1), 3, stride=2),
+            ValueError,
+            "stride must divide",
+        ),
+        (lambda: diagnostics.convolution_spectrum(nn.Linear(2, 2), 3), TypeError, "got Linear"),
     ],
 )
 def test_bad_input(call, error, words):

@@ -4,6 +4,7 @@ from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 import oni
+from oni import diagnostics
 from oni.diagnostics.cost import own_cost, paper_cost
 
 STEPS = (1, 3, 5, 7)
@@ -30,7 +31,7 @@ def test_the_ratios_of_the_formula(kernel, n, m):
 
 def test_layers_of_a_model():
     layer = nn.Conv2d(8, 16, 3, padding=1, bias=False)
-    (row,) = oni.cost(layer, (8, 6, 5), batch_size=4, steps=5)
+    (row,) = diagnostics.cost(layer, (8, 6, 5), batch_size=4, steps=5)
     assert (row.matrix, row.groups, row.layer_itself) == ((16, 72), 1, 4 * 6 * 5 * 16 * 72)
     assert row.paper_ratio == pytest.approx(2 * 16 / (4 * 30) + 3 * 5 * 16**2 / (4 * 8 * 30 * 9))
     assert (row.oni, row.oni_backward) == (10 * 16**3 + 2 * 16 * 16 * 72, 14 * 16**3 + 3 * 16 * 16 * 72)
@@ -49,7 +50,7 @@ def test_layers_of_a_model():
     ids=str,
 )
 def test_the_layer_itself_as_torch_counts_it(layer, size, matrix):
-    (row,) = oni.cost(layer, size, batch_size=3)
+    (row,) = diagnostics.cost(layer, size, batch_size=3)
     assert row.matrix == matrix
     with FlopCounterMode(display=False) as counter:
         layer(torch.zeros(3, *size))
@@ -58,14 +59,14 @@ def test_the_layer_itself_as_torch_counts_it(layer, size, matrix):
 
 def test_a_layer_that_runs_twice_is_orthogonalised_once():
     layer = oni.nn.Linear(4, 4)
-    (row,) = oni.cost(nn.Sequential(layer, nn.ReLU(), layer), 4, batch_size=1)
+    (row,) = diagnostics.cost(nn.Sequential(layer, nn.ReLU(), layer), 4, batch_size=1)
     assert (row.layer_itself, row.oni) == (32, own_cost(4, 4, 5)[0])
 
 
 def test_bad_input():
     with pytest.raises(ValueError, match="batch_size"):
-        oni.cost(nn.Linear(2, 2), 2, batch_size=0)
+        diagnostics.cost(nn.Linear(2, 2), 2, batch_size=0)
     with pytest.raises(ValueError, match="steps"):
-        oni.cost(nn.Linear(2, 2), 2, batch_size=1, steps=-1)
+        diagnostics.cost(nn.Linear(2, 2), 2, batch_size=1, steps=-1)
     with pytest.raises(ValueError, match="input_size"):
-        oni.cost(nn.Linear(2, 2), (), batch_size=1)
+        diagnostics.cost(nn.Linear(2, 2), (), batch_size=1)

@@ -2,6 +2,7 @@ import pytest
 import torch
 
 import oni
+from oni import diagnostics
 
 
 def test_batches_and_shapes():
@@ -28,7 +29,7 @@ def test_bad_input():
 def test_nan_and_infinity_give_nan_and_spare_the_others():
     W = torch.randn(3, 4, 5)
     W[0, 1, 1], W[2, 0, 0] = float("nan"), float("inf")
-    for of in (oni.spectrum, oni.condition_number, oni.effective_rank):
+    for of in (oni.spectrum, oni.diagnostics.condition_number, oni.diagnostics.effective_rank):
         found = of(W)
         assert found[0].isnan().all()
         assert found[2].isnan().all()
@@ -38,19 +39,21 @@ def test_nan_and_infinity_give_nan_and_spare_the_others():
 def test_condition_number():
     W = torch.diag(torch.tensor([2.0, 1.0, 0.5]))
     # Singular values of a diagonal matrix, to float64's rounding.
-    assert float(oni.condition_number(W)) == pytest.approx(4, rel=1e-12)
-    assert float(oni.condition_number(torch.diag(torch.tensor([1.0, 0.0])))) == float("inf")
-    assert oni.condition_number(torch.zeros(2, 2)).isnan()
-    assert oni.condition_number(torch.zeros(2, 0)).isnan()
+    assert float(diagnostics.condition_number(W)) == pytest.approx(4, rel=1e-12)
+    assert float(diagnostics.condition_number(torch.diag(torch.tensor([1.0, 0.0])))) == float("inf")
+    assert diagnostics.condition_number(torch.zeros(2, 2)).isnan()
+    assert diagnostics.condition_number(torch.zeros(2, 0)).isnan()
 
 
 def test_effective_rank():
     Q = torch.linalg.qr(torch.randn(8, 6, dtype=torch.float64)).Q
-    assert float(oni.effective_rank(Q)) == pytest.approx(6, rel=1e-12)
-    assert float(oni.effective_rank(3 * Q[:, :1] @ Q[:, 1:2].T)) == pytest.approx(1, rel=1e-9)
+    assert float(diagnostics.effective_rank(Q)) == pytest.approx(6, rel=1e-12)
+    assert float(diagnostics.effective_rank(3 * Q[:, :1] @ Q[:, 1:2].T)) == pytest.approx(1, rel=1e-9)
     shares = torch.tensor([0.5, 0.25, 0.25], dtype=torch.float64)
     # exp(H) with H = 0.5 log 2 + 0.5 log 4.
-    assert float(oni.effective_rank(torch.diag(shares))) == pytest.approx(2**1.5, rel=1e-12)
-    assert oni.effective_rank(torch.zeros(2, 2)).isnan()
+    assert float(diagnostics.effective_rank(torch.diag(shares))) == pytest.approx(2**1.5, rel=1e-12)
+    assert diagnostics.effective_rank(torch.zeros(2, 2)).isnan()
     W = torch.randn(5, 7, dtype=torch.float64)
-    assert 1 <= float(oni.effective_rank(W)) == pytest.approx(float(oni.effective_rank(10 * W)), rel=1e-12)
+    assert (
+        1 <= float(diagnostics.effective_rank(W)) == pytest.approx(float(diagnostics.effective_rank(10 * W)), rel=1e-12)
+    )

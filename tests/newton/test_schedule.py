@@ -4,6 +4,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from rounding import rounding
 
 import oni
 from oni.newton.iteration import stages
@@ -53,8 +54,8 @@ class TestContract:
         Z = torch.linalg.qr(torch.randn(16, 16)).Q @ torch.diag(sigma) @ torch.linalg.qr(torch.randn(24, 16)).Q.T
         for steps in range(20):
             W = oni.orthogonalize(Z, steps, center=False, bound="tight", schedule=schedule)
-            # A few float32 epsilons.
-            assert oni.spectrum(W)[0] <= 1 + 1e-6
+            # Beyond 8 steps the Gram matrix is formed anew, so no more than 8 steps of 2.5 products follow each other.
+            assert oni.spectrum(W)[0] <= 1 + rounding(20, 24)["rtol"]
 
     @given(low=st.floats(1e-6, 1.0), target=st.floats(0.0, 0.999999))
     def test_steps_for_is_the_fewest(self, schedule, low, target):

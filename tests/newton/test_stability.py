@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from rounding import FIVE_STEPS, rounding
 from torch.testing import assert_close
 
 import oni
@@ -65,7 +66,8 @@ def test_absurd_lengths_stay_finite_and_bounded(name, steps):
     Z = Z.clone().requires_grad_()
     W = oni.orthogonalize(Z, steps, center=center)
     W.sum().backward()
-    assert oni.spectrum(W)[0] < 1 + 1e-6
+    # Computed in float64, rounded once to float32: each of up to 64 x 256 entries, so sqrt of their number in the norm.
+    assert oni.spectrum(W)[0] < 1 + rounding(1, W.numel())["rtol"]
     # In a null space the map's slope is 1.5^steps, past any float's range at 1000; the value itself stays.
     assert W.isfinite().all()
     assert steps == 1000 or Z.grad.isfinite().all()
@@ -100,8 +102,8 @@ def test_39_scale_free_over_the_whole_range(shape, center, bound):
         # A power of two that makes no entry subnormal rounds nothing, so neither does the result.
         assert torch.equal(oni.orthogonalize(Z * 2.0**exponent, 5, center=center, bound=bound), W)
     for c in (1e-30, 1e-3, 1e3, 1e30):
-        # Other factors round Z itself: a few float32 epsilons, times the 7.6 that five steps amplify.
-        assert_close(oni.orthogonalize(Z * c, 5, center=center, bound=bound), W, atol=5e-6, rtol=0)
+        # Other factors round Z itself, and five steps amplify small singular values by 7.6.
+        assert_close(oni.orthogonalize(Z * c, 5, center=center, bound=bound), W, **rounding(FIVE_STEPS, 64, values=7.6))
 
 
 def test_39_subnormal_and_huge():
@@ -109,7 +111,7 @@ def test_39_subnormal_and_huge():
     W = oni.orthogonalize(Z, 5, center=False)
     # Subnormals hold few digits: 2^-140 leaves Z's small whole numbers exact. 2^125 times 4 is near the largest float.
     for exponent in (-140, 125):
-        assert_close(oni.orthogonalize(Z * 2.0**exponent, 5, center=False), W, atol=1e-7, rtol=0)
+        assert_close(oni.orthogonalize(Z * 2.0**exponent, 5, center=False), W, **rounding(FIVE_STEPS, 3))
 
 
 @pytest.mark.parametrize("bound", ["frobenius", "compact", "tight"])
@@ -176,7 +178,7 @@ def test_a_batch_with_a_zero_matrix():
 def test_wildly_different_rows():
     Z = torch.diag(torch.tensor([1.0, 1e-3, 1e-12, 1e-25]))
     W = oni.orthogonalize(Z, 5, center=False)
-    assert_close(W.double(), oracle(Z, 5, center=False), atol=1e-6, rtol=1e-6)
+    assert_close(W.double(), oracle(Z, 5, center=False), **rounding(FIVE_STEPS, 4))
 
 
 def test_a_mean_that_dwarfs_the_spread():
