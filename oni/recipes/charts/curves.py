@@ -13,7 +13,6 @@ from oni.recipes.charts.colours import ramp
 from oni.recipes.charts.record import MeasuredRun, TrainingRecord, percent, read_record
 
 __all__ = [
-    "draw_charts",
     "error_chart",
     "error_charts",
     "metric_chart",
@@ -30,7 +29,7 @@ Styles = Mapping[str, tuple[str, Runs]]
 
 PARTS = {"train": "training", "validation": "validation", "test": "test"}
 DASHES = {"train": "solid", "validation": "dot", "test": "dash"}
-WIDE = 8.0
+WIDE = 3.0
 """An axis of errors is logarithmic if the largest is so many times the smallest."""
 
 
@@ -200,10 +199,3 @@ def geometric_mean(values: Sequence[float | None]) -> float | None:
     """``None`` if a value is missing or zero, which has no place on a logarithmic axis."""
     present = [value for value in values if value]
     return math.exp(statistics.fmean(map(math.log, present))) if len(present) == len(values) else None
-
-
-def draw_charts(charts: Sequence[Chart], columns: int = 2) -> Any:
-    """See `oni.recipes.charts.matplotlib.draw_charts`, which is imported here only when it is called."""
-    from oni.recipes.charts.matplotlib import draw_charts as draw
-
-    return draw(charts, columns)

@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from oni.files import write_atomically
+from oni.recipes.experiments.experiment import Comparison
 from oni.recipes.experiments.record import RESULTS, read_results
 from oni.recipes.experiments.registry import MEASURED, load_experiment
+from oni.recipes.experiments.table_formats import format_markdown
 from oni.recipes.report.provenance import describe_overrides, describe_provenance
 from oni.recipes.report.verdicts import count_verdicts, read_claim
 
@@ -53,7 +55,7 @@ def render_overview(records: Mapping[str, dict[str, Any]]) -> str:
         else:
             rows.append([id, experiment.title, "not run", *("-" for _ in VERDICTS)])
     count = f"Of {len(claims)} claims: **{count_verdicts(claims)}**.\n"
-    return "\n".join([count, render_table(["experiment", "title", "preset", *VERDICTS], rows)])
+    return "\n".join([count, format_markdown(Comparison(["experiment", "title", "preset", *VERDICTS], rows))])
 
 
 def render_section(record: dict[str, Any], folder: str) -> str:
@@ -76,10 +78,10 @@ def render_section(record: dict[str, Any], folder: str) -> str:
         *([f"*Changed from the preset {record['preset']}:* `{changes}`", ""] if changes else []),
         f"![{subject.title}]({Path(folder, id).as_posix()}.png)",
         "",
-        render_table(comparison.columns, comparison.rows, comparison.note),
+        format_markdown(comparison),
         f"{count_verdicts(claims)}:",
         "",
-        render_table(["", "claim", "measured"], verdicts),
+        format_markdown(Comparison(["", "claim", "measured"], verdicts)),
         *([f"*Found:* {subject.findings}", ""] if subject.findings else []),
         f"`{record['command']}`{f' ({provenance})' if provenance else ''}: {len(record['runs'])} runs on "
         f"{machine['cpu']}, {machine['threads']} of {machine['cores']} threads, {machine['device']}; Python "
@@ -88,24 +90,6 @@ def render_section(record: dict[str, Any], folder: str) -> str:
         "",
     ]
     return "\n".join(lines)
-
-
-def render_table(columns: Sequence[str], rows: Sequence[Sequence[str]], note: str = "") -> str:
-    r"""A table in Markdown, and its note below; with a note, columns after the first are aligned as numbers.
-
-    >>> print(render_table(["a", "|x|"], [["1", "2"]]))
-    | a | \|x\| |
-    | --- | --- |
-    | 1 | 2 |
-    <BLANKLINE>
-    """
-
-    def line(cells: Sequence[str]) -> str:
-        return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
-
-    rule = ["---", *("---:" if note else "---" for _ in columns[1:])]
-    lines = [line(columns), line(rule), *map(line, rows), ""]
-    return "\n".join([*lines, note, ""] if note else lines)
 
 
 def write_page(results: Path = Path("results"), to: Path = Path("docs/reproduction.md")) -> None:

@@ -29,11 +29,11 @@ def test_one_record_for_runs_and_experiments():
 
 
 def test_errors_are_means_with_a_band_over_seeds():
-    chart = error_chart("Errors", {"oni": style(record([0.4, 0.2]), record([0.2, 0.1]))}, ["train"])
+    chart = error_chart("Errors", {"oni": style(record([0.4, 0.3]), record([0.3, 0.2]))}, ["train"])
     (line,) = chart.series
-    assert (list(line.x), line.y) == ([1, 2], pytest.approx([30, 15]))
-    assert (line.low, line.high) == (pytest.approx([20, 10]), pytest.approx([40, 20]))
-    assert (chart.y, chart.y_log, chart.y_range, chart.dashes) == ("training error, %", False, (0, 50), {})
+    assert (list(line.x), line.y) == ([1, 2], pytest.approx([35, 25]))
+    assert (line.low, line.high) == (pytest.approx([30, 20]), pytest.approx([40, 30]))
+    assert (chart.y, chart.y_log, chart.y_range, chart.dashes) == ("training error, %", False, (0, 45), {})
 
 
 def test_training_and_test_are_told_apart_in_the_legend():

@@ -2,7 +2,7 @@
 
 import pytest
 
-from oni.recipes.charts.curves import draw_charts
+from oni.recipes.charts.matplotlib import draw_charts
 from oni.recipes.experiments.experiment import Results, Run
 from oni.recipes.experiments.fashion_mnist import family, fig5, fig6, fig7a, figA2, figA3, figA6
 from oni.recipes.experiments.fashion_mnist.family import (

@@ -155,8 +155,13 @@ def test_what_another_process_trains_comes_later(run, tmp_path, monkeypatch):
         return real(self, parameters, setting)
 
     monkeypatch.setattr(reproduce.Experiment, "run", one_is_busy)
-    assert run("figA2", *SMALL, "--preset", "smoke", "--out", tmp_path)[0] == 0
+    code, _, err = run("figA2", *SMALL, "--preset", "smoke", "--out", tmp_path)
+    assert code == 0
     assert order == ["oni", "oni-ns", "oni", "oni-ns", "oni"]
+    # A heading is printed only of what is trained here, once.
+    headings = [line for line in err.splitlines() if line.startswith("figA2, ")]
+    assert len(headings) == 4
+    assert re.match(r"figA2, 1 of 4: 2-layer MLP, ONI-NS, seed 0", headings[0])
     assert [run["parameters"]["method"] for run in results(tmp_path)["runs"]] == ["oni", "oni-ns", "oni", "oni-ns"]
 
 

@@ -158,19 +158,23 @@ CLAIMS = [
 
 
 def charts(results: Results) -> list[Chart]:
-    from oni.recipes.charts.curves import error_chart, spectrum_chart
+    from oni.recipes.charts.curves import error_charts, spectrum_chart
 
-    styles = style_networks(results, NETWORKS)
-    spectrum = style_networks(results, [network for network in NETWORKS if network not in (DEFAULT, *PRACTICE)])
+    paper = style_networks(results, [DEFAULT, PLAIN, ORTH_INIT, ONI])
+    variants = style_networks(results, [ONI, ONI_ISOMETRIC, *MIXED])
+    practice = style_networks(results, [ONI_ISOMETRIC, *PRACTICE])
     step = min(SPECTRUM_STEP, max(int(step) for step in results[0].measured["spectrum"]))
     return [
-        error_chart("Training (solid) and test error (dashed)", styles),
-        spectrum_chart(f"Spectrum of layer 5 after {step} steps", spectrum, 5, step),
+        *error_charts("As in the paper: {part} error", paper),
+        *error_charts("Starts of ONI: {part} error", variants),
+        *(error_charts("Beside common practice: {part} error", practice) if len(practice) > 1 else []),
+        spectrum_chart(f"As in the paper: layer 5 after {step} steps", paper, 5, step),
+        spectrum_chart(f"Starts of ONI: layer 5 after {step} steps", variants, 5, step),
     ]
 
 
 def draw(results: Results) -> Figure:
-    from oni.recipes.charts.curves import draw_charts
+    from oni.recipes.charts.matplotlib import draw_charts
 
     return draw_charts(charts(results))
 

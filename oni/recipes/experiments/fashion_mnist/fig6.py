@@ -146,21 +146,17 @@ CLAIMS = [
 
 
 def charts(results: Results) -> list[Chart]:
-    from oni.recipes.charts.curves import error_chart
+    from oni.recipes.charts.curves import error_charts
 
-    return [
-        error_chart(
-            f"{depth} layers, {part} error",
-            style_networks(results, [network for network in NETWORKS if network.depth == depth]),
-            [part],
-        )
-        for depth in (6, 20)
-        for part in ("train", "test")
-    ]
+    drawn = []
+    for depth in (6, 20):
+        styles = style_networks(results, [network for network in NETWORKS if network.depth == depth])
+        drawn += error_charts(f"{depth} layers, {{part}} error", styles)
+    return drawn
 
 
 def draw(results: Results) -> Figure:
-    from oni.recipes.charts.curves import draw_charts
+    from oni.recipes.charts.matplotlib import draw_charts
 
     return draw_charts(charts(results))
 

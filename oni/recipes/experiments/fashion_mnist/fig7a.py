@@ -119,7 +119,7 @@ def charts(results: Results) -> list[Chart]:
 
 
 def draw(results: Results) -> Figure:
-    from oni.recipes.charts.curves import draw_charts
+    from oni.recipes.charts.matplotlib import draw_charts
 
     return draw_charts(charts(results))
 

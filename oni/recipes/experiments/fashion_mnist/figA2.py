@@ -106,13 +106,13 @@ def charts(results: Results) -> list[Chart]:
 
     styles = style_networks(results, NETWORKS)
     return [
-        signal_chart("Activations: start (dotted), end (solid)", styles, "input", "mean |x|"),
-        signal_chart("Gradients: start (dotted), end (solid)", styles, "gradient", "mean |dL/dh|"),
+        signal_chart("Activations", styles, "input", "mean |x|"),
+        signal_chart("Gradients", styles, "gradient", "mean |dL/dh|"),
     ]
 
 
 def draw(results: Results) -> Figure:
-    from oni.recipes.charts.curves import draw_charts
+    from oni.recipes.charts.matplotlib import draw_charts
 
     return draw_charts(charts(results))
 

@@ -88,14 +88,14 @@ CLAIMS = [
 
 
 def charts(results: Results) -> list[Chart]:
-    from oni.recipes.charts.curves import error_chart
+    from oni.recipes.charts.curves import error_charts
 
     styles = style_networks(results, NETWORKS, shades=True)
-    return [error_chart(f"10 layers, {part} error", styles, [part]) for part in ("train", "test")]
+    return error_charts("10 layers, {part} error", styles)
 
 
 def draw(results: Results) -> Figure:
-    from oni.recipes.charts.curves import draw_charts
+    from oni.recipes.charts.matplotlib import draw_charts
 
     return draw_charts(charts(results))
 

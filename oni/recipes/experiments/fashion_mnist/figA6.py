@@ -59,19 +59,19 @@ def nearer_to_one(results: Results) -> Judgement:
 
 
 def charts(results: Results) -> list[Chart]:
-    from oni.recipes.charts.curves import error_chart, spectrum_chart
+    from oni.recipes.charts.curves import error_charts, spectrum_chart
 
     step = min(SPECTRUM_STEP, max(int(step) for step in results[0].measured["spectrum"]))
     drawn = []
     for depth, networks in BY_DEPTH.items():
         styles = style_networks(results, list(networks.values()), shades=True)
-        drawn += [error_chart(f"{depth} layers, {part} error", styles, [part]) for part in ("train", "test")]
+        drawn += error_charts(f"{depth} layers, {{part}} error", styles)
         drawn.append(spectrum_chart(f"Layer 1 of {depth} after {step} steps", styles, 1, step))
     return drawn
 
 
 def draw(results: Results) -> Figure:
-    from oni.recipes.charts.curves import draw_charts
+    from oni.recipes.charts.matplotlib import draw_charts
 
     return draw_charts(charts(results), 3)
 

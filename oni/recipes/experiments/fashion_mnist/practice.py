@@ -305,7 +305,7 @@ def chart_by_time(results: Results, depth: int) -> Chart:
 
 
 def draw(results: Results) -> Figure:
-    from oni.recipes.charts.curves import draw_charts
+    from oni.recipes.charts.matplotlib import draw_charts
 
     return draw_charts(charts(results), len(depths_of(results)))
 
