@@ -38,8 +38,8 @@ def orthogonalize(
               \varphi_{t+1} = \tfrac32 \varphi_t - \tfrac12 \varphi_t^3, \quad \varphi_0(s) = s,
 
     evaluated by Newton's iteration on the Gram matrix of the short side, without any decomposition. Singular
-    vectors stay; singular values move towards 1 from below, so :math:`\|W\|_2 \le 1` for every ``steps``, up to rounding:
-    as a rule some :math:`\sqrt n` epsilons, at worst n (a matrix of equal numbers), with n the short side.
+    vectors stay; singular values move towards 1 from below, so :math:`\|W\|_2 \le 1` for every ``steps``, up to
+    rounding: as a rule some :math:`\sqrt n` epsilons, at worst n (a matrix of equal numbers), with n the short side.
 
     Args:
         Z: the proxy, ``(n, d)`` or a batch ``(..., n, d)``; float16, bfloat16, float32 or float64. Half precision and
