@@ -52,7 +52,7 @@ def signal(
         One row for each call of such a layer that returns a tensor.
 
     >>> model = nn.Sequential(nn.Linear(8, 4), nn.ReLU(), nn.Linear(4, 2))
-    >>> rows = signal(model, torch.ones(16, 8), lambda y: y.sum())
+    >>> rows = signal(model, torch.randn(64, 8), lambda y: y.sum())
     >>> [(row.layer, row.input > 0, row.gradient) for row in rows][1]
     ('2', True, 1.0)
     """

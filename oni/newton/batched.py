@@ -123,8 +123,9 @@ class _Batch:
             return self.pulled_back.pop(index)
 
     def pull_back_collected(self) -> None:
-        indices, Gs = list(self.collected), list(self.collected.values())
-        self.collected = {}
+        # In the order of the batch, of which nothing then has to be copied where all have arrived.
+        indices = sorted(self.collected)
+        Gs = [self.collected.pop(index) for index in indices]
         with disable_autocast(Gs[0].device.type):
             gradients = self.pull_back(_stack(Gs), self.part(indices))
         self.pulled_back.update(zip(indices, _split(gradients, Gs), strict=True))

@@ -75,9 +75,7 @@ class Loop:
         """Train to the end, and write how it ended."""
         self.report.start(self.saving.folder.path.name, self.config.epochs * self.task.steps_per_epoch, self.step)
         outcome = "stopped by an error"
-        # After an interruption, epochs since the checkpoint are trained and written again.
-        last_step = self.rows[-1]["steps"] if self.rows else 0
-        self.events = EventWriter(self.saving.folder, last_step) if self.fabric.is_global_zero else None
+        self.events = EventWriter(self.saving.folder, self.task.metrics) if self.fabric.is_global_zero else None
         try:
             self.saved_at = self.shown_at = time.perf_counter()
             if self.step == 0:
@@ -151,7 +149,7 @@ class Loop:
         if self.fabric.is_global_zero:
             self.saving.folder.write_csv("epochs.csv", self.rows)
         if self.events:
-            self.events.write({name: row[name] for name in self.task.metrics}, self.step)
+            self.events.write(self.rows)
         self.before, self.since = 0.0, time.perf_counter()
         self.task.totals.clear()
         return all(map(math.isfinite, measured.values()))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from oni.recipes.training.run_folder import RunFolder
@@ -23,25 +23,30 @@ def tag(metric: str) -> str:
 
 
 class EventWriter:
-    """One event file for each session of a run; what an earlier session wrote after ``last_step`` is not shown."""
+    """One event file for a run. A session that continues a run writes all of it anew, so no step is shown twice."""
 
-    def __init__(self, folder: RunFolder, last_step: int) -> None:
-        self.folder, self.last_step = folder, last_step
+    def __init__(self, folder: RunFolder, metrics: Sequence[str]) -> None:
+        self.folder, self.metrics = folder, metrics
         self.writer: Any = None
 
-    def write(self, values: Mapping[str, float | None], step: int) -> None:
-        """Add a point to every chart."""
+    def write(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Add the last row to every chart; the first time, all rows."""
+        new = rows[-1:]
         if self.writer is None:
             try:
                 from torch.utils.tensorboard import SummaryWriter
             except ImportError:
                 return
+            new = rows
             with self.folder.saving(self.folder.path):
-                self.writer = SummaryWriter(str(self.folder.path), purge_step=self.last_step + 1)
+                for earlier in self.folder.path.glob("events.out.tfevents.*"):
+                    earlier.unlink()
+                self.writer = SummaryWriter(str(self.folder.path))
         with self.folder.saving(self.folder.path):
-            for metric, value in values.items():
-                if value is not None:
-                    self.writer.add_scalar(tag(metric), value, step)
+            for row in new:
+                for metric in self.metrics:
+                    if row[metric] is not None:
+                        self.writer.add_scalar(tag(metric), row[metric], row["steps"])
             self.writer.flush()
 
     def close(self) -> None:

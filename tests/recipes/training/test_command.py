@@ -102,7 +102,7 @@ def test_changes_by_words_and_by_file(run, tmp_path):
         (["figA2", "network_options.width=0"], "width must be at least 1, got 0"),
         (["figA2", "network_options.width=wide"], "must be of type int, got 'wide'"),
         (["figA2", "method_options.steps=many"], "steps must be"),
-        (["figA2", "batch_size=100000"], "larger than the 512 training samples"),
+        (["figA2", "batch_size=100000"], "larger than the 256 training samples"),
     ],
 )
 def test_bad_arguments_are_one_line_and_train_nothing(run, tmp_path, arguments, message):

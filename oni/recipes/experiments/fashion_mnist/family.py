@@ -38,7 +38,7 @@ __all__ = [
 GRID = (0.05, 0.1, 0.5, 1.0)
 """The paper's learning rates."""
 PRESETS: dict[str, dict[str, Any]] = {
-    "smoke": {"data": "fashion-mnist-sample", "samples": 512, "epochs": 2, "seeds": 1},
+    "smoke": {"data": "fashion-mnist-sample", "samples": 256, "epochs": 2, "seeds": 1},
     "laptop": {"data": "fashion-mnist-sample", "samples": 0, "epochs": 10, "seeds": 1},
     "full": {
         "data": "fashion-mnist",

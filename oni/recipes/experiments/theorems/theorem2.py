@@ -253,7 +253,7 @@ EXPERIMENT = Experiment(
     choices="Sizes: 32 x 64 for the Jacobian, 128 x 256 for single layers after a ReLU, 20 layers of 256 x 256. The "
     "theorem leaves out that Algorithm 2 centres W, so each is measured with and without.",
     presets={
-        "smoke": {"seeds": 1, "samples": 4_000},
+        "smoke": {"seeds": 1, "samples": 500},
         "laptop": {"seeds": 5, "samples": 20_000},
         "paper": {"seeds": 20, "samples": 100_000},
     },
