@@ -64,7 +64,7 @@ def signal(
         def hook(module: nn.Module, inputs: tuple[Any, ...], output: Any) -> Tensor | None:
             if not isinstance(output, Tensor):
                 return None
-            before = next((one for one in inputs if isinstance(one, Tensor)), None)
+            before = next((value for value in inputs if isinstance(value, Tensor)), None)
             # Zeros added to the output have its gradient, though what follows may write over it in place.
             probe = torch.zeros_like(output, requires_grad=True)
             probes.append(probe)

@@ -6,15 +6,16 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import torch
-from lightning_fabric import Fabric
-from lightning_fabric.strategies.model_parallel import ModelParallelStrategy
 from torch import nn
 
 from oni.names import unknown_name
 from oni.recipes.training.run_folder import Busy
+
+if TYPE_CHECKING:
+    from lightning_fabric import Fabric
 
 __all__ = ["Hardware", "is_first_process", "launch_fabric", "on_first_process", "print_errors_once"]
 
@@ -112,6 +113,10 @@ def print_errors_once() -> Iterator[None]:
 
 def launch_fabric(hardware: Hardware, precision: str) -> Fabric:
     """Fabric with its processes started; with several, this script runs in each of them from its beginning."""
+    # It takes seconds to load, and most commands train nothing.
+    from lightning_fabric import Fabric
+    from lightning_fabric.strategies.model_parallel import ModelParallelStrategy
+
     devices, num_nodes = hardware.devices, hardware.num_nodes
     if "TORCHELASTIC_RUN_ID" in os.environ:
         devices = int(os.environ["LOCAL_WORLD_SIZE"])
