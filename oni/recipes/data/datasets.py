@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from oni.names import unknown_name
-from oni.recipes.data import fashion_mnist
+from oni.recipes.data import cifar10, fashion_mnist
 from oni.recipes.data.images import Dataset, Images
 
 __all__ = ["DATASETS", "Entry", "is_official", "load_dataset"]
@@ -52,6 +52,9 @@ DATASETS: dict[str, Entry] = {
     ),
     "fashion-mnist-sample": Entry(
         load_fashion_mnist_sample, "da0b4c52346b9317b577e67c79b089242eb89467350e5e1b2558dc8b6f1c765d"
+    ),
+    "cifar10": Entry(
+        cifar10.load, "150ab830e79d0adfe60de7d09f4204e8b5ffd2e8eb1083956a75e459eb885d28", cifar10.download
     ),
 }
 """Every data set, by name."""
