@@ -354,8 +354,9 @@ def test_progress(kind, images, tmp_path, capsys):
     train_quietly(SMALL, tmp_path, images, progress=kind)
     shown = capsys.readouterr()
     if kind == "json":
-        events = [json.loads(line) for line in shown.out.splitlines()]
-        assert [event["event"] for event in events] == ["start", "epoch", "epoch", "end"]
+        events = [json.loads(line)["event"] for line in shown.out.splitlines()]
+        # These are nobody's official data, of which a process warns once.
+        assert [event for event in events if event != "warning"] == ["start", "epoch", "epoch", "end"]
     else:
         assert shown.out == ""
         assert ": finished" in shown.err.splitlines()[-1]
