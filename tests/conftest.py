@@ -1,6 +1,8 @@
 """Settings for every test: one thread in each process, and property tests say how hard they try."""
 
 import os
+import tempfile
+from pathlib import Path
 
 import pytest
 import torch
@@ -19,6 +21,9 @@ def pytest_configure():
     Tables have 120 columns, whatever the terminal.
     """
     os.environ |= {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "COLUMNS": "120"}
+    # torch.compile keeps kernels of one instruction set in its cache, and takes them for another's.
+    capability = os.environ.get("ATEN_CPU_CAPABILITY", "native")
+    os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(Path(tempfile.gettempdir()) / f"oni-tests-inductor-{capability}")
     torch.set_num_threads(1)
 
 

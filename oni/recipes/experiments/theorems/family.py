@@ -19,6 +19,8 @@ STEPS = 30
 EXACT = 1e-9
 """Rounding of a norm's ratio."""
 CONFIDENCE = 0.99
+LAST: dict[tuple[tuple[int, ...], bool], tuple[Tensor, Tensor]] = {}
+"""The last matrices drawn of each shape, and what was made of them."""
 
 
 def draw_orthonormal(
@@ -26,7 +28,13 @@ def draw_orthonormal(
 ) -> Tensor:
     """A random matrix, or a batch of them, with an orthonormal short side."""
     shape = (n, d) if batch is None else (batch, n, d)
-    return orthogonalize(torch.randn(shape, generator=generator, dtype=torch.float64), STEPS, center=center)
+    Z = torch.randn(shape, generator=generator, dtype=torch.float64)
+    # Runs that differ in their scale alone draw the same, one after the other.
+    last_Z, last_W = LAST.get((shape, center), (None, None))
+    if last_Z is None or last_W is None or not torch.equal(last_Z, Z):
+        last_W = orthogonalize(Z, STEPS, center=center)
+        LAST[shape, center] = Z, last_W
+    return last_W
 
 
 def confidence_limit(count: int) -> float:
