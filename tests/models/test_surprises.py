@@ -46,14 +46,6 @@ class TestTwoProxies:
         cell.weight_hh = nn.Parameter(torch.zeros(12, 4))  # as of any plain module
 
 
-class Stubborn(nn.Module):
-    """A layer that register_parametrization can't take: its weight is there, its class refuses a property."""
-
-    def __init__(self):
-        super().__init__()
-        self.weight = nn.Parameter(torch.randn(4, 4))
-
-
 def test_convert_is_all_or_nothing(monkeypatch):
     model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))
     before, kinds = plain_keys(model), [type(layer) for layer in model]

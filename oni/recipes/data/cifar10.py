@@ -204,7 +204,7 @@ def unpack(archive: bytes) -> Iterator[tuple[str, bytes]]:
     except (tarfile.TarError, OSError, EOFError) as error:
         raise ValueError(f"{ORIGIN} is no archive ({type(error).__name__}); try another source") from None
     for name, checksum in CHECKSUMS.items():
-        found = hashlib.md5(contents.get(name, b""), usedforsecurity=False).hexdigest()
-        if found != checksum:
-            raise ValueError(f"{ORIGIN}: {name} has the MD5 {found}, expected {checksum}; try another source")
+        digest = hashlib.md5(contents.get(name, b""), usedforsecurity=False).hexdigest()
+        if digest != checksum:
+            raise ValueError(f"{ORIGIN}: {name} has the MD5 {digest}, expected {checksum}; try another source")
     yield from contents.items()

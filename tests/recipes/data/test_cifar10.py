@@ -73,11 +73,6 @@ class Attack:
         return os.mkdir, (b"executed",)
 
 
-class ByName:
-    def __init__(self, module, name):
-        self.text = f"c{module}\n{name}\n(tR.".encode()
-
-
 HOSTILE = {
     "a call": (pickle.dumps(Attack(), protocol=2), r"asks for (posix|nt)\.mkdir, .*nothing of it was executed"),
     "eval": (b"cbuiltins\neval\n(V1\ntR.", r"asks for (__builtin__|builtins)\.eval"),
