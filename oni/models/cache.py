@@ -101,18 +101,15 @@ class Scope:
     def find(self, parametrization: Orthogonal, Z: Tensor) -> Held:
         """The weight of one layer; if it must be computed, those of the same shape are computed with it."""
         held = self.weights.get(id(parametrization))
-        if held is None or not is_valid(held, Z):
-            self.compute(parametrization, Z)
-            held = self.weights[id(parametrization)]
-        return held
+        return held if held is not None and is_valid(held, Z) else self.compute(parametrization, Z)
 
     def forget_updated(self, optimizer: Optimizer, *_: Any) -> None:
         """Forget the weights whose proxies an optimizer has just updated."""
         updated = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
         self.weights = {key: held for key, held in self.weights.items() if id(held.Z) not in updated}
 
-    def compute(self, parametrization: Orthogonal, Z: Tensor) -> None:
-        """Compute the weight of a layer and of others like it, as many as are worth a batch."""
+    def compute(self, parametrization: Orthogonal, Z: Tensor) -> Held:
+        """Compute the weight of a layer, and hold it with those of others like it, as many as are worth a batch."""
         batch = [(parametrization, Z)]
         room = batch_size(Z)
         for other, holder in self.layers() if room > 1 else ():
@@ -133,10 +130,14 @@ class Scope:
         else:
             matrices = [member.layout.matrices(proxy) for member, proxy in batch]
             Ws = orthogonalize_each(matrices, **parametrization.options.of_orthogonalize(), lasting=self.lasting)
+        results = []
         for (member, proxy), W in zip(batch, Ws, strict=True):
             constant = not (W.requires_grad or member.options.learn_scale)
             weight = member.weight_from(W, proxy) if constant else None
-            self.weights[id(member)] = Held(proxy, proxy._version, proxy.detach(), W, weight)
+            results.append(Held(proxy, proxy._version, proxy.detach(), W, weight))
+            self.weights[id(member)] = results[-1]
+        # Not looked up again: another thread's optimizer may have had it forgotten meanwhile.
+        return results[0]
 
 
 class WeightCache:
