@@ -144,7 +144,7 @@ def reproduce(
         str | None,
         typer.Option(
             metavar="PART",
-            help="Only the runs so described, e.g. '*ONI*seed 0'; --dry-run lists them. They are put into results.json.",
+            help="Only the runs so described, e.g. '*ONI*seed 0'; --dry-run lists them. They go into results.json.",
         ),
     ] = None,
     dry_run: Annotated[
