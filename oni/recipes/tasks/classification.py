@@ -27,6 +27,8 @@ __all__ = ["Classification", "build_network", "input_dtype"]
 
 EVALUATION_BATCH = 1000
 """Samples at once in a measurement, at least."""
+CPU_IMAGES = 200
+"""The same for convolutions on a CPU, which are slower where a layer's maps do not fit into its cache."""
 SCALE_BATCH = 128
 """Samples by which learnable scales start, whatever the batch size."""
 
@@ -52,16 +54,17 @@ def input_dtype(config: Config) -> torch.dtype:
     return torch.float64 if config.precision == "64-true" else torch.float32
 
 
+def contains(network: nn.Module, kind: type[nn.Module]) -> bool:
+    """Whether a network has a layer of a kind."""
+    return any(isinstance(module, kind) for module in network.modules())
+
+
 def choose_memory_format(network: nn.Module, device: torch.device) -> torch.memory_format:
     """Of the images: channels last where that makes training quicker, as ``oni bench models`` measures.
 
-    On a CPU it does for convolutions, and more so if the weights stay as they are, but not with GroupNorm.
+    On a CPU it does for convolutions, most where the weights stay as they are, but not with GroupNorm.
     """
-
-    def has(kind: type[nn.Module]) -> bool:
-        return any(isinstance(module, kind) for module in network.modules())
-
-    last = device.type == "cpu" and has(nn.Conv2d) and not has(nn.GroupNorm)
+    last = device.type == "cpu" and contains(network, nn.Conv2d) and not contains(network, nn.GroupNorm)
     return torch.channels_last if last else torch.contiguous_format
 
 
@@ -86,8 +89,11 @@ class Classification(Task):
             )
         self.parts = split(dataset, config, fabric.device, input_dtype(config))
         super().__init__(config, fabric, dataset)
-        self.parts = self.parts.in_format(choose_memory_format(self.models["network"], fabric.device))
-        skip = plain_layer(config, self.models["network"])
+        network = self.models["network"]
+        self.parts = self.parts.in_format(choose_memory_format(network, fabric.device))
+        on_cpu = fabric.device.type == "cpu" and contains(network, nn.Conv2d)
+        self.evaluation_batch = max(config.batch_size, CPU_IMAGES if on_cpu else EVALUATION_BATCH)
+        skip = plain_layer(config, network)
         self.extra_loss = extra_loss(config.method, skip=skip, **config.method_options)
         if self.extra_loss and self.sharded:
             raise ValueError(
@@ -152,9 +158,8 @@ class Classification(Task):
         network = self.wrapped["network"]
         network.eval()
         totals = Totals(self.fabric)
-        size = max(self.config.batch_size, EVALUATION_BATCH)
         rank, world = self.fabric.global_rank, self.fabric.world_size
-        for images, labels in part.batches(torch.arange(len(part)), size, rank=rank, world=world):
+        for images, labels in part.batches(torch.arange(len(part)), self.evaluation_batch, rank=rank, world=world):
             logits = network(images)
             loss = F.cross_entropy(logits, labels, reduction="sum")
             totals.add(len(labels), loss=loss, error=(logits.argmax(1) != labels).sum())

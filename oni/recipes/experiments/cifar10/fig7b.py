@@ -82,7 +82,7 @@ EXPERIMENT = Experiment(
     id="fig7b",
     title="Effects of the number of steps: ONI in a VGG-style network",
     shows="Too few and too many steps both make it worse; 5 usually works best without residual connections.",
-    choices="",
+    choices="As the text has it; what it leaves open is as in the authors' code.",
     presets={
         "smoke": SIZES["smoke"],
         "laptop": {**SIZES["laptop"], "seeds": 1},

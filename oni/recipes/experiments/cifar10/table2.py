@@ -180,7 +180,7 @@ EXPERIMENT = Experiment(
     title="A residual network without batch normalisation, CIFAR-10",
     shows="ONI trains Res-110 without batch normalisation at a learning rate of 0.1, has a slightly lower test error "
     "than batch normalisation, and keeps it with batches of 2.",
-    choices="",
+    choices="As the text has it; what it leaves open is as in the authors' code.",
     presets=PRESETS,
     parameters=(Trial, Final, Beginning),
     plan=plan,
