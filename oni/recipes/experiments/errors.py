@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Sequence
 
+from oni.recipes.charts.record import percent
 from oni.recipes.experiments.experiment import Quantity, Results
 
 __all__ = ["errors_at", "format_errors", "is_below", "mean_and_deviation", "mean_error"]
@@ -19,8 +20,10 @@ def errors_at(runs: Results, part: str = "train", epoch: int = -1) -> list[float
     """The error in percent after an epoch, of every seed; a run that diverged has 100 from there on."""
     errors = []
     for run in runs:
-        recorded = [100.0 if error is None else 100 * error for error in run.measured[f"{part}_error"]]
-        errors.append([*recorded, *[100.0] * (run.parameters.epochs - len(recorded))][epoch])
+        error = percent(run.measured[f"{part}_error"], run.parameters.epochs)[epoch]
+        if error is None:
+            raise ValueError(f"the {part} error was not measured after that epoch ({epoch})")
+        errors.append(error)
     return errors
 
 
