@@ -142,7 +142,10 @@ def reproduce(
     seeds: Annotated[int | None, typer.Option(help="How many seeds, instead of the preset's number.")] = None,
     only: Annotated[
         str | None,
-        typer.Option(metavar="PART", help="Only the runs so described, e.g. '*ONI*seed 0'; --dry-run lists them."),
+        typer.Option(
+            metavar="PART",
+            help="Only the runs so described, e.g. '*ONI*seed 0'; --dry-run lists them. They go into results.json.",
+        ),
     ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="List the runs, which are finished, and how long the rest may take.")

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import torch
 import torch.nn.functional as F
-from lightning_fabric import Fabric
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
@@ -19,6 +18,9 @@ from oni.recipes.training.config import Config
 from oni.recipes.training.optimizer import build_optimizer, learning_rate_at, set_learning_rate
 from oni.recipes.training.task import Task
 from oni.recipes.training.totals import Totals
+
+if TYPE_CHECKING:
+    from lightning_fabric import Fabric
 
 __all__ = ["Classification", "build_network", "input_dtype"]
 

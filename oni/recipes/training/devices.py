@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -111,11 +112,29 @@ def print_errors_once() -> Iterator[None]:
         raise SystemExit(getattr(error, "exit_code", 2)) from None
 
 
+@contextmanager
+def hidden(package: str) -> Iterator[None]:
+    """Let nothing inside load a package that is not loaded yet.
+
+    Fabric loads all of torchmetrics, and with it transformers where that is installed, to read a version it does not
+    use here: seconds in every process.
+    """
+    if package in sys.modules:
+        yield
+        return
+    sys.modules[package] = cast(Any, None)
+    try:
+        yield
+    finally:
+        del sys.modules[package]
+
+
 def launch_fabric(hardware: Hardware, precision: str) -> Fabric:
     """Fabric with its processes started; with several, this script runs in each of them from its beginning."""
     # It takes seconds to load, and most commands train nothing.
-    from lightning_fabric import Fabric
-    from lightning_fabric.strategies.model_parallel import ModelParallelStrategy
+    with hidden("torchmetrics"):
+        from lightning_fabric import Fabric
+        from lightning_fabric.strategies.model_parallel import ModelParallelStrategy
 
     devices, num_nodes = hardware.devices, hardware.num_nodes
     if "TORCHELASTIC_RUN_ID" in os.environ:

@@ -19,10 +19,9 @@ from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timezone
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
-from lightning_fabric import Fabric
 
 from oni.machine import code_version, machine, versions
 from oni.recipes.data.datasets import is_official, load_dataset
@@ -36,6 +35,9 @@ from oni.recipes.training.loop import Loop, Saving
 from oni.recipes.training.progress import Reporter, Silent, make_reporter
 from oni.recipes.training.run_folder import FORMAT, RunFolder, Unfinished
 from oni.recipes.training.watch import Watch
+
+if TYPE_CHECKING:
+    from lightning_fabric import Fabric
 
 __all__ = ["Result", "find_result", "train"]
 

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
-from lightning_fabric import Fabric
 from torch import nn
 from torch.distributed.tensor import DTensor
 from torch.nn.modules.batchnorm import _BatchNorm
@@ -22,6 +21,9 @@ from oni.recipes.data.images import Dataset
 from oni.recipes.training.config import Config
 from oni.recipes.training.snapshot import gather_shards, load_model, load_optimizer
 from oni.recipes.training.totals import Totals
+
+if TYPE_CHECKING:
+    from lightning_fabric import Fabric
 
 __all__ = ["Task"]
 
