@@ -31,7 +31,7 @@ class RandomFeatures(nn.Module):
             inputs = filters
 
     def forward(self, images: Tensor) -> Tensor:
-        x = images.to(self.weight0.dtype) / 127.5 - 1
+        x = images.float() / 127.5 - 1
         features = []
         for number in range(3):
             x = F.relu(F.conv2d(x, getattr(self, f"weight{number}"), padding=1))

@@ -13,15 +13,16 @@ if TYPE_CHECKING:
 __all__ = [
     "ADAM",
     "LONG",
-    "PRESETS",
     "SETTINGS",
     "Adam",
     "GANRun",
     "Player",
+    "describe_choices",
     "describe_run",
     "estimate_cost",
     "make_config",
     "make_plan",
+    "make_presets",
     "make_sweeps",
     "measure",
     "name_player",
@@ -29,39 +30,44 @@ __all__ = [
     "spectral",
 ]
 
-PRESETS: dict[str, dict[str, Any]] = {
-    "smoke": {
-        "data": "fashion-mnist-sample",
-        "samples": 128,
-        "width": 2,
-        "batch_size": 8,
-        "updates": 2,
-        "epochs": 2,
-        "seeds": 1,
-        "distance_samples": 64,
-    },
-    "laptop": {
-        "data": "fashion-mnist-sample",
-        "samples": 0,
-        "width": 8,
-        "batch_size": 32,
-        "updates": 100,
-        "epochs": 4,
-        "seeds": 1,
-    },
-    "full": {
-        "data": "cifar10",
-        "samples": 0,
-        "width": 16,
-        "batch_size": 32,
-        "updates": 200,
-        "epochs": 8,
-        "seeds": 2,
-        "sparing": True,
-    },
-    "paper": {"data": "cifar10", "samples": 0, "width": 64, "batch_size": 64, "updates": 0, "epochs": 200, "seeds": 1},
+SMOKE = {
+    "data": "fashion-mnist-sample",
+    "samples": 128,
+    "width": 2,
+    "batch_size": 8,
+    "updates": 2,
+    "epochs": 2,
+    "seeds": 1,
+    "distance_samples": 0,
 }
-"""For DCGAN; the sizes of the others follow from these."""
+LAPTOP = {
+    "data": "fashion-mnist-sample",
+    "samples": 0,
+    "width": 8,
+    "batch_size": 32,
+    "updates": 100,
+    "epochs": 4,
+    "seeds": 1,
+}
+FULL = {
+    "data": "cifar10",
+    "samples": 0,
+    "width": 16,
+    "batch_size": 32,
+    "updates": 200,
+    "epochs": 8,
+    "seeds": 2,
+    "sparing": True,
+}
+PAPER = {"data": "cifar10", "samples": 0, "width": 64, "batch_size": 64, "updates": 0, "epochs": 200, "seeds": 1}
+
+
+def make_presets(**changes: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """The presets of a figure, with its changes by preset."""
+    presets = {"smoke": SMOKE, "laptop": LAPTOP, "full": FULL, "paper": PAPER}
+    return {name: {**sizes, **changes.get(name, {})} for name, sizes in presets.items()}
+
+
 LONG = {"generator_updates": 1000}
 """What a claim about the quality of images needs."""
 IMAGES = {"cifar10": 50_000, "fashion-mnist-sample": 10_000, "fashion-mnist": 60_000}
@@ -103,6 +109,8 @@ class Player:
     adam: str = ""
     """The letter of a setting; empty for the paper's usual one."""
     first_layer: str = "method"
+    pooling: str = ""
+    """In the discriminator of a ResNet GAN; empty for DCGAN, which has none."""
     seeds: int | None = None
     """At most so many in a sparing preset."""
 
@@ -128,6 +136,7 @@ class GANRun:
     loss: str
     adam: str
     first_layer: str
+    pooling: str
     seed: int
     data: str
     samples: int
@@ -190,6 +199,7 @@ def make_run(player: Player, sizes: Sizes, seed: int) -> GANRun:
         loss=player.loss,
         adam=player.adam,
         first_layer=player.first_layer,
+        pooling=player.pooling,
         seed=seed,
         data=sizes.data,
         samples=sizes.samples,
@@ -206,6 +216,7 @@ def make_config(run: GANRun) -> Config:
     from oni.recipes.training.config import Config
 
     adam = SETTINGS.get(run.adam, ADAM)
+    pooling = {"pooling": run.pooling} if run.pooling else {}
     config = Config(
         task="gan",
         task_options={
@@ -219,7 +230,7 @@ def make_config(run: GANRun) -> Config:
         data=run.data,
         samples=run.samples,
         network=run.network,
-        network_options={"width": run.width, "channels": CHANNELS.get(run.data, 1)},
+        network_options={"width": run.width, "channels": CHANNELS.get(run.data, 1), **pooling},
         method=run.method,
         method_options=run.options,
         optimizer="adam",
@@ -278,6 +289,8 @@ def name_player(player: Player | GANRun) -> str:
         words.append(f"setting {player.adam}")
     if player.first_layer != "method":
         words.append(f"first layer {player.first_layer}")
+    if player.pooling:
+        words.append(f"{player.pooling} pooling")
     return ", ".join(words)
 
 
@@ -294,9 +307,29 @@ def make_sweeps(players: Sequence[Player]) -> dict[str, str]:
         "method_options.steps": len({str(player.options.get("steps")) for player in players}) > 2,
         "task_options.loss": len({player.loss for player in players}) > 1,
         "task_options.first_layer": len({player.first_layer for player in players}) > 1,
+        "network_options.pooling": len({player.pooling for player in players}) > 1,
         **dict.fromkeys(
             ("learning_rate", "momentum", "task_options.beta2", "task_options.n_dis"),
             len({player.adam for player in players}) > 1,
         ),
     }
     return sweeps | {key: f"compares {', '.join(names)}" for key, several in varied.items() if several}
+
+
+# Texts.
+
+SHARED = (
+    "As printed: {network}, z of 128 normal numbers, Adam, one orthogonalisation for each update of the discriminator, "
+    "in which there is no learnable scale; rows are centred. As in the authors' code, the last, dense layer of the "
+    "discriminator keeps spectral normalisation with ONI too, images are in [-1, 1] and not mirrored. Unlike there, "
+    "each update of the discriminator has fresh real images, and the learning rate stays (it falls by 1 % an epoch "
+    "there): task_options.reuse_batch=true and task_options.epoch_decay=0.99 do as they do. An epoch is as many "
+    "updates of the generator as the images fill batches of 64, as in their code; so 200 epochs are 156,200 updates. "
+    "Preset paper is that. Preset full, for a CPU: {full}, batches of 32. laptop and smoke: the embedded Fashion-MNIST "
+    "sample with black around it, and smaller still. "
+)
+
+
+def describe_choices(network: str, full: str, text: str) -> str:
+    """What the paper leaves open, with what is said of one figure at the end."""
+    return SHARED.format(network=network, full=full) + text
