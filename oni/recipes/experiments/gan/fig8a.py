@@ -59,8 +59,8 @@ def draw(results: Results) -> Figure:
 EXPERIMENT = Experiment(
     id="fig8a",
     title="DCGAN: spectral normalisation and ONI of 0 to 5 steps",
-    shows="T = 0, which only bounds the spectrum, trains but gives a worse FID than SN; T = 1 is already better than SN, "
-    "T = 2 best (FID 20.75, SN 23.31), and larger T worse.",
+    shows="T = 0, which only bounds the spectrum, trains but gives a worse FID than SN; T = 1 is already better than "
+    "SN, T = 2 best (FID 20.75, SN 23.31), and larger T worse.",
     choices=describe_choices(
         "DCGAN of width 64",
         "width 16, 1,600 updates",

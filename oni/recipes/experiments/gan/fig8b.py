@@ -62,8 +62,8 @@ def draw(results: Results) -> Figure:
 EXPERIMENT = Experiment(
     id="fig8b",
     title="DCGAN: six settings of the optimiser",
-    shows="With six settings of Adam (learning rate, betas, updates of the discriminator for each of the generator), ONI "
-    "gives a better FID than SN in all.",
+    shows="With six settings of Adam (learning rate, betas, updates of the discriminator for each of the generator), "
+    "ONI gives a better FID than SN in all.",
     choices=describe_choices(
         "DCGAN of width 64, ONI with T = 2, settings A to F as printed",
         "width 16, 800 updates, one seed",
