@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from oni.names import unknown_name
-from oni.recipes.data import cifar10, fashion_mnist
+from oni.recipes.data import cifar10, fashion_mnist, generated
 from oni.recipes.data.images import Dataset, Images
 
 __all__ = ["DATASETS", "Entry", "is_official", "load_dataset"]
@@ -56,6 +56,7 @@ DATASETS: dict[str, Entry] = {
     "cifar10": Entry(
         cifar10.load, "150ab830e79d0adfe60de7d09f4204e8b5ffd2e8eb1083956a75e459eb885d28", cifar10.download
     ),
+    "generated": Entry(lambda folder: generated.make_images()),
 }
 """Every data set, by name."""
 

@@ -151,9 +151,10 @@ class GANTraining(Task):
             )
         dtype = torch.float64 if config.precision == "64-true" else torch.float32
         parts = split(dataset, config, fabric.device, dtype)
-        # Pixels less a half, doubled: in [-1, 1].
+        # Pixels less a half, divided by a half: in [-1, 1].
         half = torch.full((1, 1, 1), 0.5, dtype=dtype, device=fabric.device)
-        self.train_part, self.test_part = replace(parts.train, mean=half), replace(parts.test, mean=half)
+        scaled: dict[str, Any] = {"mean": half, "deviation": half, "memory_format": torch.channels_last}
+        self.train_part, self.test_part = replace(parts.train, **scaled), replace(parts.test, **scaled)
         channels = self.train_part.batch(torch.arange(1))[0].shape[1]
         self.loss = LOSSES[self.options["loss"]]
         super().__init__(config, fabric, dataset)
@@ -194,6 +195,7 @@ class GANTraining(Task):
         for model in self.wrapped.values():
             model.train()
         self.step = epoch * self.steps_per_epoch + first
+        self.is_measured = (epoch + 1) % self.config.measure_every == 0 or epoch + 1 == self.config.epochs
         self.real_images = self.read_images(self.step * (1 if self.options["reuse_batch"] else self.options["n_dis"]))
 
     def train_step(self) -> None:
@@ -210,7 +212,7 @@ class GANTraining(Task):
         measured = {"learning_rate": self.learning_rate, **self.totals.means()}
         # How much images differ from each other, beside 0.5 for those of CIFAR-10: a collapsed generator has 0.
         measured["pixel_deviation"] = float(images.std(0).mean())
-        if self.options["distance_samples"]:
+        if self.options["distance_samples"] and self.is_measured:
             finite = bool(torch.isfinite(images).all())
             measured["random_feature_distance"] = self.distance(to_bytes(images)) if finite else float("nan")
         return measured
@@ -297,7 +299,7 @@ class GANTraining(Task):
             order = shuffle_indices(len(part), config.seed, passes)[: in_pass * config.batch_size]
             batches = part.batches(order, config.batch_size, rank=rank, world=world, first=done, epoch=passes)
             for images, _ in batches:
-                yield resize(images * 2).contiguous(memory_format=torch.channels_last)
+                yield resize(images)
             passes, done = passes + 1, 0
 
     @torch.no_grad()
@@ -325,5 +327,5 @@ class GANTraining(Task):
             count = min(len(self.test_part), self.options["distance_samples"])
             chosen = shuffle_indices(len(self.test_part), 0)[:count]
             real = self.test_part.batch(chosen)[0]
-            self.real_features = extract(extractor, to_bytes(resize(real * 2)))
+            self.real_features = extract(extractor, to_bytes(resize(real)))
         return frechet_distance(self.real_features, extract(extractor, images))

@@ -3,6 +3,7 @@
 import pytest
 
 from oni.recipes.charts.matplotlib import draw_charts
+from oni.recipes.experiments.errors import errors_at
 from oni.recipes.experiments.experiment import Results, Run
 from oni.recipes.experiments.fashion_mnist import family, fig5, fig6, fig7a, figA2, figA3, figA6
 from oni.recipes.experiments.fashion_mnist.family import (
@@ -14,7 +15,7 @@ from oni.recipes.experiments.fashion_mnist.family import (
     make_run,
     name_network,
 )
-from oni.recipes.experiments.fashion_mnist.reading import errors_at, find_runs
+from oni.recipes.experiments.fashion_mnist.reading import find_runs
 
 FIGURES = {module.EXPERIMENT.id: module for module in (fig5, fig6, fig7a, figA2, figA3, figA6)}
 WIDTH = 256

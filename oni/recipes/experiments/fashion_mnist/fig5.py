@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 from typing import TYPE_CHECKING
 
+from oni.recipes.experiments.errors import errors_at, format_errors, is_below, mean_error
 from oni.recipes.experiments.experiment import Claim, Experiment, Judgement, Results
 from oni.recipes.experiments.fashion_mnist.family import (
     ISOMETRIC,
@@ -24,13 +25,9 @@ from oni.recipes.experiments.fashion_mnist.family import (
 )
 from oni.recipes.experiments.fashion_mnist.reading import (
     NOTABLE,
-    errors_at,
     find_runs,
-    format_errors,
-    is_below,
     judge_practice,
     make_table,
-    mean_error,
     spectra,
     style_networks,
 )
