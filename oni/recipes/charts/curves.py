@@ -174,7 +174,9 @@ def sweep_chart(
     series = []
     for part in ("train", "test"):
         # The last epoch is always measured.
-        columns = [[read_record(run).percent(part)[-1] for run in runs] for _, runs in results]
+        columns = [
+            [error for run in runs if (error := read_record(run).percent(part)[-1]) is not None] for _, runs in results
+        ]
         series.append(mean_and_band(PARTS[part], [at for at, _ in results], columns, colour, DASHES[part]))
     return with_error_axis(Chart(title, x, "error at the end, %", series, x_log=x_log, caption=caption))
 
