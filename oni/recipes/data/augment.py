@@ -15,7 +15,7 @@ from torch import Tensor
 
 from oni.names import unknown_name
 
-__all__ = ["AUGMENTATIONS", "augment", "random_integers"]
+__all__ = ["AUGMENTATIONS", "RESIZED_CROP", "augment", "random_integers"]
 
 PADDING = 4
 """Pixels of black on each side before a crop to the old size."""
@@ -61,7 +61,14 @@ def crop(images: Tensor, indices: Tensor, *key: int | str) -> Tensor:
     return padded[samples, planes, rows[:, None, :, None], columns[:, None, None, :]]
 
 
-AUGMENTATIONS: dict[str, Callable[..., Tensor]] = {"flip": flip, "crop": crop}
+def keep(images: Tensor, indices: Tensor, *key: int | str) -> Tensor:
+    """What was changed already, while the images were decoded."""
+    return images
+
+
+RESIZED_CROP = "resized-crop"
+"""A random part of random size and shape, see `oni.recipes.data.decode.random_box`."""
+AUGMENTATIONS: dict[str, Callable[..., Tensor]] = {"flip": flip, "crop": crop, RESIZED_CROP: keep}
 """Every augmentation, by name."""
 
 

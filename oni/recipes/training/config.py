@@ -21,7 +21,12 @@ __all__ = ["Config", "drop_new_defaults"]
 
 FORMAT = 1
 """Part of every hash: raise it when the same configuration no longer trains the same."""
-NEW_FIELDS: Mapping[str, Any] = {"task": "classification", "task_options": {}, "augment": []}
+NEW_FIELDS: Mapping[str, Any] = {
+    "task": "classification",
+    "task_options": {},
+    "augment": [],
+    "data_options": {},
+}
 """Fields added after runs were recorded, with their defaults: at the default they are not part of the hash."""
 NEW_OPTIONS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {"network": {"mlp": {"norm": "none"}}}
 """The same for options of networks and methods."""
@@ -91,6 +96,8 @@ class Config:
     """Completed with the task's defaults."""
     augment: tuple[str, ...] = ()
     """Random changes to training images, in this order."""
+    data_options: Mapping[str, Any] = field(default_factory=dict)
+    """Completed with the data set's defaults."""
 
     def __post_init__(self) -> None:
         for item in fields(self):
@@ -108,6 +115,7 @@ class Config:
         options = complete_options(self.network, self.network_options)
         object.__setattr__(self, "network_options", as_json(options))
         for owner, defaults in (
+            ("data", DATASETS[self.data].options),
             ("method", METHODS[self.method].options),
             ("task", default_options(self.task)),
         ):
