@@ -116,12 +116,20 @@ def plan_runs(experiment: Experiment, request: Request, setting: Setting) -> lis
     if request.only is None:
         return planned
     labels = [experiment.describe(parameters) for parameters in planned]
-    chosen = [
-        run for run, label in zip(planned, labels, strict=True) if fnmatchcase(label.lower(), request.only.lower())
-    ]
+    chosen = [run for run, label in zip(planned, labels, strict=True) if is_chosen(label, request.only)]
     if not chosen:
         raise ValueError(f"--only {request.only!r} matches no run of {request.id}, which are such as {labels[0]!r}")
     return chosen
+
+
+def is_chosen(label: str, pattern: str) -> bool:
+    """Whether a glob matches what a run is called, or what stands before the first comma, in any case.
+
+    >>> [is_chosen("g2k1/oni, seed 0", pattern) for pattern in ("g2k1/oni", "*seed 0", "g2k1/on")]
+    [True, True, False]
+    """
+    parts = (label.lower(), label.lower().partition(",")[0])
+    return any(fnmatchcase(part, pattern.lower()) for part in parts)
 
 
 def measure_runs(experiment: Experiment, planned: Sequence[Any], terminal: Console, setting: Setting) -> Results:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import hashlib
 import signal
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 import torch
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from oni.recipes.data.augment import RESIZED_CROP, augment
+from oni.recipes.data.augment import RESIZED_CROP, Share, augment
 from oni.recipes.data.images import Dataset, InMemory, Source
 from oni.recipes.training.config import Config
 
@@ -40,7 +40,8 @@ def shuffle_indices(count: int, *seeds: int) -> Tensor:
 class Part:
     """Some samples, and how bytes become numbers: divided by 255, less the training samples' mean.
 
-    The mean is per channel and over all pixels, as in the code of the authors' earlier paper.
+    The mean is per channel and over all pixels, as in the code of the authors' earlier paper. With ``deviation``, the
+    result is divided by the standard deviation, also per channel.
     """
 
     samples: InMemory | Source
@@ -52,6 +53,9 @@ class Part:
     augmentations: Sequence[str] = ()
     seed: int = 0
     """Of the augmentations."""
+    deviation: Tensor | None = None
+    memory_format: torch.memory_format = torch.contiguous_format
+    """Of the images that a network gets."""
     unread: dict[str, int] = field(default_factory=dict)
     """Which samples were left out because they can't be read, and why, with how often that was."""
 
@@ -81,10 +85,18 @@ class Part:
         pieces = order.split(size)[first:] if len(order) else (order,)
         shares = [piece.tensor_split(world)[rank] for piece in pieces]
         key = (self.seed, epoch) if epoch is not None and RESIZED_CROP in self.augmentations else None
-        for images, labels, indices in self.read_all(shares, key):
+        for number, (images, labels, indices) in enumerate(self.read_all(shares, key), first):
             if epoch is not None and self.augmentations:
-                images = augment(images, indices, self.augmentations, self.seed, epoch)
-            yield images.to(self.mean.dtype).div_(255).sub_(self.mean), labels.long()
+                whole = len(pieces[number - first])
+                # As tensor_split does: the first processes have one more where it can't be shared equally.
+                share = Share(number, whole, rank * (whole // world) + min(rank, whole % world))
+                images = augment(images, indices, self.augmentations, self.seed, epoch, share)
+            yield self.scale(images), labels.long()
+
+    def scale(self, images: Tensor) -> Tensor:
+        """Bytes as the network gets them."""
+        scaled = images.to(self.mean.dtype, memory_format=self.memory_format).div_(255).sub_(self.mean)
+        return scaled if self.deviation is None else scaled.div_(self.deviation)
 
     def read_all(
         self, shares: Sequence[Tensor], key: tuple[int, int] | None
@@ -153,6 +165,12 @@ class Parts:
     validation: Part | None
     test: Part
 
+    def in_format(self, memory_format: torch.memory_format) -> Parts:
+        """The same, with images in a memory format."""
+        train, test = (replace(part, memory_format=memory_format) for part in (self.train, self.test))
+        held_out = self.validation and replace(self.validation, memory_format=memory_format)
+        return Parts(train, held_out, test)
+
 
 def split(dataset: Dataset, config: Config, device: torch.device, dtype: torch.dtype) -> Parts:
     """Hold samples out, choose those to train on, and put what is in memory on the device."""
@@ -170,6 +188,8 @@ def split(dataset: Dataset, config: Config, device: torch.device, dtype: torch.d
     held_out = shuffled[: config.validation].sort().values
     trained_on = shuffled[config.validation : config.validation + wanted].sort().values
     source = dataset.train
+    with_deviation = config.normalise == "mean-std"
+    deviation: Tensor | None = None
     if isinstance(source, InMemory):
         if RESIZED_CROP in config.augment:
             raise ValueError(
@@ -177,9 +197,16 @@ def split(dataset: Dataset, config: Config, device: torch.device, dtype: torch.d
                 "memory; take crop"
             )
         mean = mean_pixel(source.images[trained_on])
+        if with_deviation:
+            deviation = pixel_deviation(source.images[trained_on])
     else:
         mean = source.mean.double().reshape(-1, 1, 1)
+        if with_deviation:
+            if not hasattr(source, "deviation"):
+                raise ValueError(f"data {config.data} has no standard deviation of its pixels; pass normalise=mean")
+            deviation = source.deviation.double().reshape(-1, 1, 1)
     mean = mean.to(device, dtype)
+    deviation = None if deviation is None else deviation.to(device, dtype)
 
     def choose(source: InMemory | Source, chosen: Tensor | None) -> tuple[InMemory | Source, Tensor, Tensor | None]:
         if not isinstance(source, InMemory):
@@ -190,9 +217,9 @@ def split(dataset: Dataset, config: Config, device: torch.device, dtype: torch.d
         return InMemory(images.to(device), labels.to(device)), mean, None
 
     return Parts(
-        Part(*choose(source, trained_on), config.augment, config.seed),
-        Part(*choose(source, held_out)) if config.validation else None,
-        Part(*choose(dataset.test, None)),
+        Part(*choose(source, trained_on), config.augment, config.seed, deviation),
+        Part(*choose(source, held_out), deviation=deviation) if config.validation else None,
+        Part(*choose(dataset.test, None), deviation=deviation),
     )
 
 
@@ -201,3 +228,17 @@ def mean_pixel(images: Tensor) -> Tensor:
     # In pieces, because the sum copies its input into wider numbers first.
     total = torch.stack([piece.sum((0, 2, 3), dtype=torch.int64) for piece in images.split(4096)]).sum(0)
     return (total.double() / (255 * images[:, 0].numel()))[:, None, None]
+
+
+def pixel_deviation(images: Tensor) -> Tensor:
+    """The standard deviation of each channel over all pixels, as (channels, 1, 1), of pixels divided by 255.
+
+    1 where a channel does not vary.
+    """
+    counts = torch.stack([channel.flatten().bincount(minlength=256) for channel in images.unbind(1)]).double()
+    values = torch.arange(256, dtype=torch.float64, device=images.device)
+    total = counts.sum(1)
+    mean = (counts @ values) / total
+    variance = (counts @ values.square()) / total - mean.square()
+    deviation = variance.clamp(min=0).sqrt() / 255
+    return torch.where(deviation > 0, deviation, 1.0)[:, None, None]

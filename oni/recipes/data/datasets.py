@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from oni.names import unknown_name
-from oni.recipes.data import cifar10, fashion_mnist, generated_folder, image_folder
+from oni.recipes.data import cifar10, fashion_mnist, generated, generated_folder, image_folder
 from oni.recipes.data.images import Dataset, Images
 
 __all__ = ["DATASETS", "Entry", "is_official", "load_dataset"]
@@ -71,6 +71,7 @@ DATASETS: dict[str, Entry] = {
         streamed=True,
     ),
     "generated-folder": Entry(generated_folder.load, options=generated_folder.OPTIONS, streamed=True),
+    "generated": Entry(lambda folder: generated.make_images()),
 }
 """Every data set, by name."""
 

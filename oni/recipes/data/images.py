@@ -28,7 +28,8 @@ class Source(Protocol):
     """Samples that are read when they are asked for.
 
     ``workers`` is how many processes read ahead; with 0 the training process reads. Such processes get a copy of the
-    source, so it must be picklable. ``mean`` is what is subtracted from pixels in [0, 1]: one number per channel.
+    source, so it must be picklable. ``mean`` is what is subtracted from pixels in [0, 1]: one number per channel. A
+    source may have their ``deviation`` too, by which they are then divided if a run asks for ``normalise=mean-std``.
     ``skips`` is whether samples that can't be read are left out; otherwise the first one ends the run.
     """
 

@@ -45,20 +45,23 @@ def add_runs(
 ) -> tuple[Results, dict[str, Any]]:
     """A record with runs that were measured later, and all its runs in the planned order; everything is judged again.
 
-    A run takes the place of the one with the same parameters. Under ``added`` the record says when and where.
+    A run takes the place of the one with the same parameters. Under ``added`` the record says when and where those
+    were measured that are new or gave other numbers.
     """
-    every_run = [*results, *read_results(experiment, record)]
+    before = [*read_results(experiment, record)]
+    every_run = [*results, *before]
+    new = [run for run in results if run not in before]
     found = [next((run for run in every_run if run.parameters == parameters), None) for parameters in planned]
     merged = Results(run for run in found if run is not None)
     fields = {"date": datetime.now(timezone.utc).isoformat(timespec="seconds"), "code": code_version()}
-    later = {**fields, "machine": machine(), "versions": versions(), "runs": len(results)}
+    later = {**fields, "machine": machine(), "versions": versions(), "runs": len(new)}
     return merged, {
         **record,
         "seeds": sorted({run.parameters.seed for run in merged}),
         "runs": [as_record(run) for run in merged],
         "claims": experiment.judge(merged, record["preset"]),
         "table": experiment.table(merged).as_json(),
-        "added": [*record.get("added", []), later],
+        "added": [*record.get("added", []), *([later] if new else [])],
     }
 
 

@@ -15,7 +15,7 @@ from oni.recipes.training.overrides import apply_changes
 from oni.recipes.training.run import find_result, train
 from oni.recipes.training.watch import WATCHED, build_watchers
 
-__all__ = ["WATCHED", "choose_learning_rate", "override_config", "train_network"]
+__all__ = ["WATCHED", "choose_by_validation", "choose_learning_rate", "override_config", "train_network"]
 
 HELD_OUT = 5000
 """Samples by which a learning rate is chosen, where the configuration has no number of its own."""
@@ -52,6 +52,17 @@ def choose_learning_rate(
     except AllDiverged:
         return grid[0], dict.fromkeys(grid)
     return choice.learning_rate, choice.errors
+
+
+def choose_by_validation(configs: Sequence[Config], setting: Setting) -> tuple[int, list[float | None]]:
+    """Train each configuration; which has the least error on held-out samples, and all these errors.
+
+    The error of a run that diverged is ``None``; where all diverge the first is taken, as the run itself will show.
+    """
+    results = [train_network(config, setting) for config in configs]
+    errors = [None if result["status"] == "diverged" else result["validation_error"][-1] for result in results]
+    trained = {index: error for index, error in enumerate(errors) if error is not None}
+    return min(trained, key=lambda index: trained[index], default=0), errors
 
 
 def train_network(config: Config, setting: Setting) -> dict[str, Any]:

@@ -39,7 +39,7 @@ def build_optimizer(config: Config, model: nn.Module) -> Optimizer:
     groups = parameter_groups(model, config.weight_decay)
     if config.optimizer == "adam":
         return torch.optim.Adam(groups, lr=config.learning_rate, betas=(config.momentum, 0.999))
-    return torch.optim.SGD(groups, lr=config.learning_rate, momentum=config.momentum)
+    return torch.optim.SGD(groups, lr=config.learning_rate, momentum=config.momentum, nesterov=config.nesterov)
 
 
 def learning_rate_at(config: Config, epoch: int) -> float:

@@ -80,9 +80,10 @@ def test_every_field_is_in_the_hash(monkeypatch):
         "optimizer": "adam", "learning_rate": 0.25, "momentum": 0.5, "weight_decay": 0.1, "batch_size": 1, "epochs": 3,
         "drops": (), "drop_factor": 0.1, "seed": 1, "samples": 9, "validation": 9, "split_seed": 1,
         "precision": "64-true", "watch": ("a",), "task": "other", "augment": ("flip",),
+        "normalise": "mean-std", "nesterov": True, "reset_momentum": True, "init_scale": True, "measure_every": 2,
     }  # fmt: skip
-    hashes = {replace(PLAIN, **{name: value, **({"method_options": {}} if name == "method" else {})}).hash
-              for name, value in others.items()}  # fmt: skip
+    needed = {"method": {"method_options": {}}, "nesterov": {"momentum": 0.5}}
+    hashes = {replace(PLAIN, **{name: value, **needed.get(name, {})}).hash for name, value in others.items()}
     assert len(hashes | {PLAIN.hash}) == len(others) + 1
     vgg = replace(PLAIN, network="vgg", network_options={"g": 2, "k": 1})
     steps = Config(method_options={"steps": 4})
@@ -144,6 +145,9 @@ def test_changes_by_words():
         ("network_options.width=wide", "network_options.width of 'mlp' must be of type int, got 'wide'"),
         ("network_options.bias=1", "network_options.bias of 'mlp' must be of type bool, got 1"),
         ("network=resnet-cifar", "network 'resnet-cifar' needs blocks: pass network_options.blocks="),
+        ("normalise=std", "unknown normalise 'std'; choose from mean, mean-std"),
+        ("nesterov=true", "nesterov=true needs optimizer=sgd and a momentum above 0"),
+        ("measure_every=0", "measure_every must be at least 1"),
         ("augment=flap", "unknown augmentation 'flap'; did you mean 'flip'"),
         ("task=gun", "unknown task 'gun'; choose from classification"),
         ("task_options.d_steps=2", "unknown option 'd_steps' for task classification; there are none"),

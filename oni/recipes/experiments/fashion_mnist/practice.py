@@ -10,16 +10,10 @@ import statistics
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from oni.recipes.experiments.errors import errors_at, format_errors, is_below, mean_and_deviation, mean_error
 from oni.recipes.experiments.experiment import Claim, Comparison, Experiment, Judgement, Quantity, Results
 from oni.recipes.experiments.fashion_mnist.family import Network, is_orthogonalised
-from oni.recipes.experiments.fashion_mnist.reading import (
-    CONVERGED,
-    errors_at,
-    format_errors,
-    is_below,
-    mean_and_deviation,
-    mean_error,
-)
+from oni.recipes.experiments.fashion_mnist.reading import CONVERGED
 from oni.recipes.experiments.fashion_mnist.step_times import StepTimes, time_steps
 from oni.recipes.experiments.fashion_mnist.trials import (
     ONI,
