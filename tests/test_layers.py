@@ -23,6 +23,7 @@ LAYERS = [
     "files",
     "timing",
     "terminal",
+    "errors",
     "style",
     "checkpoints",
     "recipes",
