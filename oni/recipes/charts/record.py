@@ -63,7 +63,7 @@ def read_record(run: MeasuredRun | TrainingRecord) -> TrainingRecord:
     metrics = {
         name: values
         for name, values in run.measured.items()
-        if name.endswith(("_error", "_loss")) and isinstance(values, list)
+        if name.endswith(("_error", "_loss", "_distance")) and isinstance(values, list)
     }
     parameters = run.parameters
     epochs = parameters["epochs"] if isinstance(parameters, Mapping) else parameters.epochs

@@ -16,7 +16,7 @@ from oni.recipes.data.augment import RESIZED_CROP, Share, augment
 from oni.recipes.data.images import Dataset, InMemory, Source
 from oni.recipes.training.config import Config
 
-__all__ = ["Part", "Parts", "Unreadable", "shuffle_indices", "split"]
+__all__ = ["Part", "Parts", "Unreadable", "seeded_generator", "shuffle_indices", "split"]
 
 Batch = tuple[Tensor, Tensor]
 
@@ -31,9 +31,13 @@ def shuffle_indices(count: int, *seeds: int) -> Tensor:
     >>> shuffle_indices(5, 0, 1).equal(shuffle_indices(5, 0, 1)), shuffle_indices(5, 0, 1).equal(shuffle_indices(5, 1))
     (True, False)
     """
+    return torch.randperm(count, generator=seeded_generator(*seeds))
+
+
+def seeded_generator(*seeds: int | str) -> torch.Generator:
+    """A generator of random numbers on the CPU, another one for every choice of seeds."""
     digest = hashlib.sha256(",".join(map(str, seeds)).encode()).digest()
-    generator = torch.Generator().manual_seed(int.from_bytes(digest[:8], "big") >> 1)
-    return torch.randperm(count, generator=generator)
+    return torch.Generator().manual_seed(int.from_bytes(digest[:8], "big") >> 1)
 
 
 @dataclass(frozen=True)

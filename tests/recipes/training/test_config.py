@@ -35,6 +35,7 @@ def test_committed_results_keep_their_hashes():
     for parameters, measured in recorded_runs():
         epochs = parameters["epochs"]
         extra = {name: parameters[name] for name in ("norm",) if name in parameters}
+        extra |= parameters.get("network_options", {})
         config = Config(
             data=parameters["data"],
             samples=parameters["samples"],
