@@ -44,10 +44,12 @@ class TrainingRecord:
 def percent(errors: Values, epochs: int) -> list[float | None]:
     """Errors in percent for every epoch; ``None`` where there was no measurement, 100 after a run had diverged.
 
-    >>> percent([0.25, None, 0.125], 4)
-    [25.0, None, 12.5, 100.0]
+    >>> percent([0.25, None, 0.125], 4), percent([0.25, None], 3)
+    ([25.0, None, 12.5, 100.0], [25.0, 100.0, 100.0])
     """
     measured = [None if error is None else 100 * error for error in errors]
+    while len(errors) < epochs and measured and measured[-1] is None:
+        measured.pop()
     return measured + [100.0] * (epochs - len(measured))
 
 
