@@ -9,14 +9,22 @@ from typing import Any
 from torch import nn
 
 from oni.names import unknown_name
+from oni.recipes.networks.dcgan import dcgan
 from oni.recipes.networks.mlp import MLP
 from oni.recipes.networks.resnet_cifar import ResNetCIFAR
+from oni.recipes.networks.resnet_gan import resnet_gan
 from oni.recipes.networks.vgg import VGG
 
 __all__ = ["NETWORKS", "complete_options", "find_output_layer"]
 
-NETWORKS: dict[str, Callable[..., nn.Module]] = {"mlp": MLP, "vgg": VGG, "resnet-cifar": ResNetCIFAR}
-"""From the options of a network to the plain network."""
+NETWORKS: dict[str, Callable[..., nn.Module]] = {
+    "mlp": MLP,
+    "vgg": VGG,
+    "resnet-cifar": ResNetCIFAR,
+    "dcgan": dcgan,
+    "resnet-gan": resnet_gan,
+}
+"""From the options of a network to the plain network; those of the task ``gan`` are two in one."""
 
 TYPES: Mapping[str, type] = {"int": int, "float": float, "bool": bool, "str": str}
 
