@@ -71,7 +71,9 @@ def against(results: Path, contender: str) -> str:
                 other = find_contender(case, one["against"])
                 assert other is not None
                 names = f"{one['name']} / {one['against']}"
-                rows.append([case["name"], names, show(one["delta"]), show(other["delta"]), show(one["time_ratio"]["median"])])
+                rows.append(
+                    [case["name"], names, show(one["delta"]), show(other["delta"]), show(one["time_ratio"]["median"])]
+                )
     return render(["matrix", "", "delta", "delta of the other", "time over the other's"], rows)
 
 
@@ -131,7 +133,9 @@ def number(results: Path, kind: str, case: str, contender: str, field: str, part
     value = found[field]
     if field == "peak_bytes":
         return f"{show(value / 2**20)} MiB"
-    return show(value.get("median", value.get("value")) if isinstance(value, dict) else value)
+    if isinstance(value, dict):
+        value = value["median"] if "median" in value else value["value"]
+    return show(value)
 
 
 def machine(results: Path, kind: str) -> str:

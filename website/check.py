@@ -26,6 +26,12 @@ class Loads(HTMLParser):
             self.addresses.append(values[LOADED[tag]] or "")
 
 
+def find_file(site: Path, page: Path, address: str) -> Path:
+    """The file at an address of a page."""
+    path = re.split(r"[?#]", address)[0]
+    return site / path.lstrip("/") if path.startswith("/") else page.parent / path
+
+
 def find_faults(site: Path) -> list[str]:
     """What is wrong with a site, a line each."""
     faults = []
@@ -37,7 +43,7 @@ def find_faults(site: Path) -> list[str]:
         for address in loads.addresses:
             if re.match(r"(https?:)?//", address):
                 faults.append(f"{name} loads {address}")
-            elif not address.startswith("data:") and not (page.parent / address.split("?")[0].split("#")[0]).exists():
+            elif not address.startswith("data:") and not find_file(site, page, address).exists():
                 faults.append(f"{name} loads {address}, which is not there")
         if 'class="arithmatex"' in text or "<merror" in text:
             faults.append(f"{name} has a formula that was not drawn")

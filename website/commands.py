@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import click
+from typing import Any
+
 import typer.main
 
 from oni.cli import COMMANDS, application
@@ -21,30 +22,30 @@ HEAD = """\
 
 def render_commands() -> str:
     """The page."""
-    program = typer.main.get_command(application())
-    assert isinstance(program, click.Group) or hasattr(program, "commands")
-    examples = {command.__name__: example for command, example in COMMANDS.items()}
-    parts = [HEAD]
-    for name, example in examples.items():
-        parts.append(render_command(name, program.commands[name], example))
-    return "\n".join(parts)
+    program: Any = typer.main.get_command(application())
+    parts = [render_command(command.__name__, program.commands, example) for command, example in COMMANDS.items()]
+    return "\n".join([HEAD, *parts])
 
 
-def render_command(name: str, command: click.Command, example: str) -> str:
+def render_command(name: str, commands: dict[str, Any], example: str) -> str:
     """One command: what it does, an example, and a table of arguments and options."""
     rows = []
-    for parameter in command.params:
-        if isinstance(parameter, click.Option) or parameter.param_type_name == "option":
-            title = ", ".join(f"`{option}`" for option in parameter.opts)
-        else:
-            title = f"`{parameter.metavar or parameter.human_readable_name}`"
-        rows.append([title, show_default(parameter), getattr(parameter, "help", None) or ""])
-    description = " ".join((command.help or "").split())
+    for parameter in commands[name].params:
+        is_option = parameter.param_type_name == "option"
+        title = ", ".join(f"`{option}`" for option in parameter.opts)
+        rows.append(
+            [
+                title if is_option else f"`{parameter.metavar or parameter.name.upper()}`",
+                show_default(parameter),
+                parameter.help,
+            ]
+        )
+    description = " ".join((commands[name].help or "").split())
     table = format_markdown(Comparison(["", "default", ""], rows))
     return "\n".join([f"## `oni {name}`", "", description, "", "```sh", example, "```", "", table])
 
 
-def show_default(parameter: click.Parameter) -> str:
+def show_default(parameter: Any) -> str:
     """The default, where there is one to speak of."""
     default = parameter.default
     return f"`{default}`" if default not in (None, False, (), []) and not callable(default) else ""

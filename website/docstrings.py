@@ -17,17 +17,12 @@ Link = Callable[[str], str]
 def to_markdown(docstring: str, link: Link = lambda name: f"`{name}`") -> str:
     r"""A cleaned docstring as Markdown.
 
-    >>> print(to_markdown("Twice :math:`x`.\n\nArgs:\n    x: what :func:`f` gives,\n        once.\n\n>>> 1 + 1\n2"))
+    >>> print(to_markdown("Twice :math:`x`.\n\nArgs:\n    x: what :func:`f` gives,\n        once."))
     Twice $x$.
     <BLANKLINE>
     **Args**
     <BLANKLINE>
     - `x`: what `f` gives, once.
-    <BLANKLINE>
-    ```pycon
-    >>> 1 + 1
-    2
-    ```
     """
     lines = docstring.splitlines()
     parts: list[str] = []

@@ -117,11 +117,12 @@ CLAIMS = (
         "smallest of a 64 x 256 Gaussian after 0, 2, 5 steps: {0 | smallest}, {2 | smallest}, {5 | smallest}",
     ),
     Headline(
-        "fig2", "Algorithm 1 as printed is numerically stable in float32 through 10 steps", "\"numerically stable\"", "",
+        "fig2", "Algorithm 1 as printed is numerically stable in float32 through 10 steps", "\"stable\"", "",
     ),
     Headline(
         "fig5", "ONI ends with the lowest training error", "drawn",
-        "{10 layers, ONI | train, end} % against {10 layers, plain | train, end} and {10 layers, OrthInit | train, end} %",
+        "{10 layers, ONI | train, end} % against {10 layers, plain | train, end} and "
+        "{10 layers, OrthInit | train, end} %",
         "10-layer MLP: ONI ends with a lower training error than plain and OrthInit",
     ),
     Headline(
@@ -131,14 +132,14 @@ CLAIMS = (
     ),
     Headline(
         "fig6", "ONI performs nearly as OLM", "drawn",
-        "20 layers: test error {20 layers, ONI | test, end} against {20 layers, OLM | test, end} %; from an orthogonal Z, "
-        "not centred, {20 layers, ONI, Z orthogonal, not centred | test, end} %",
+        "20 layers: test error {20 layers, ONI | test, end} against {20 layers, OLM | test, end} %; from an "
+        "orthogonal Z, not centred, {20 layers, ONI, Z orthogonal, not centred | test, end} %",
         "20-layer MLP: ONI performs nearly as the exact OLM",
     ),
     Headline(
         "fig7a", "Too many steps make it worse", "drawn",
-        "6-layer MLP, test error with 3, 5, 7 steps: {6 layers, ONI, T = 3 | test, end}, {6 layers, ONI, T = 5 | test, end}, "
-        "{6 layers, ONI, T = 7 | test, end} %",
+        "6-layer MLP, test error with 3, 5, 7 steps: {6 layers, ONI, T = 3 | test, end}, "
+        "{6 layers, ONI, T = 5 | test, end}, {6 layers, ONI, T = 7 | test, end} %",
     ),
     Headline(
         "theorem2", "sqrt 2 keeps it with Algorithm 2", "isometric", "",

@@ -23,14 +23,21 @@ from website.reference import Undocumented, render_reference  # noqa: E402
 
 __all__ = ["on_config", "on_files", "on_page_content", "on_page_markdown"]
 
-LINK = re.compile(r"(?<=\]\()(?P<target>(?:\.\./)+[^)#\s]+)")
+FROM_ELSEWHERE = {
+    "benchmarks-method.md": "benchmarks/README.md",
+    "contributing-code.md": "CONTRIBUTING.md",
+    "reference/changelog.md": "CHANGELOG.md",
+}
+"""Pages of the site that are files of the repository."""
+LINK = re.compile(r"(?<=\]\()(?P<target>(?!\w+:)[^)#\s]+)")
 SHOWN = {".png", ".svg", ".jpg", ".json", ".txt", ".html"}
 """What a browser shows as it is; everything else is given to it as text."""
 
 
 def on_config(config: MkDocsConfig) -> None:
     """Put the pages of the experiments where the navigation says ``EXPERIMENTS``."""
-    pages = [{id: f"reproduction/{id}.md"} for id in MEASURED if Path(config.docs_dir, f"reproduction/{id}.md").exists()]
+    folder = Path(config.docs_dir, "reproduction")
+    pages = [{id: f"reproduction/{id}.md"} for id in MEASURED if (folder / f"{id}.md").exists()]
 
     def expand(entries: list[Any]) -> list[Any]:
         expanded: list[Any] = []
@@ -38,7 +45,9 @@ def on_config(config: MkDocsConfig) -> None:
             if entry == "EXPERIMENTS":
                 expanded += pages
             elif isinstance(entry, dict):
-                expanded.append({k: expand(v) if isinstance(v, list) else v for k, v in entry.items()})
+                expanded.append(
+                    {key: expand(value) if isinstance(value, list) else value for key, value in entry.items()}
+                )
             else:
                 expanded.append(entry)
         return expanded
@@ -47,31 +56,35 @@ def on_config(config: MkDocsConfig) -> None:
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the pages that are made from the code."""
+    """Add the pages that are made from the code or are files of the repository."""
     try:
-        pages = render_reference()
+        pages = {f"reference/{name}": text for name, text in render_reference().items()}
     except Undocumented as error:
         raise PluginError(str(error)) from None
-    pages["commands.md"] = render_commands()
-    pages["changelog.md"] = (ROOT / "CHANGELOG.md").read_text("utf-8").replace("](docs/", "](../")
-    for name, text in pages.items():
-        files.append(File.generated(config, f"reference/{name}", content=text))
+    pages["reference/commands.md"] = render_commands()
+    pages |= {uri: (ROOT / path).read_text("utf-8") for uri, path in FROM_ELSEWHERE.items()}
+    for uri, text in pages.items():
+        files.append(File.generated(config, uri, content=text))
     return files
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Take along what a page links to outside of docs/: pictures and numbers in results/, examples, source files."""
-    folder = Path(config.docs_dir, page.file.src_uri).parent
+    own = page.file.src_uri
+    docs = Path(config.docs_dir)
+    base = (ROOT / FROM_ELSEWHERE[own] if own in FROM_ELSEWHERE else docs / own).parent
 
     def take_along(match: re.Match[str]) -> str:
-        target = Path(os.path.normpath(folder / match["target"]))
-        if Path(config.docs_dir) in target.parents or not target.is_file():
-            return match["target"]  # within docs/, or broken: mkdocs says so
-        uri = f"files/{target.relative_to(ROOT).as_posix()}"
-        uri += "" if target.suffix in SHOWN else ".txt"
-        if uri not in files.src_uris:
-            files.append(File.generated(config, uri, abs_src_path=str(target)))
-        return os.path.relpath(PurePosixPath(uri), PurePosixPath(page.file.src_uri).parent)
+        target = Path(os.path.normpath(base / match["target"]))
+        if target.is_relative_to(docs):
+            uri = target.relative_to(docs).as_posix()
+        elif target.is_file():
+            uri = f"files/{target.relative_to(ROOT).as_posix()}" + ("" if target.suffix in SHOWN else ".txt")
+            if uri not in files.src_uris:
+                files.append(File.generated(config, uri, abs_src_path=str(target)))
+        else:
+            return match["target"]  # mkdocs says that it is broken
+        return os.path.relpath(PurePosixPath(uri), PurePosixPath(own).parent)
 
     return LINK.sub(take_along, markdown)
 

@@ -15,7 +15,7 @@ from oni.recipes.experiments.table_formats import format_markdown
 from oni.recipes.report.verdicts import count_verdicts, read_claim
 from website.experiments import read_records
 
-__all__ = ["MEASURED", "claims_text", "find_claim", "number", "read_table"]
+__all__ = ["MEASURED", "claims_text", "find_claim", "number", "read_record", "read_table"]
 
 
 def read_record(results: Path, id: str) -> dict[str, Any]:
@@ -31,12 +31,14 @@ def read_table(results: Path, id: str) -> Comparison:
 
 
 def number(results: Path, id: str, row: str, column: str, digits: int | None = None, spread: bool = True) -> str:
-    """One cell of an experiment's table: of the row whose first cell is ``row``, or whose first two are, with a comma."""
+    """One cell of an experiment's table: of the row that begins with ``row``, its first cell or its first two."""
     comparison = read_table(results, id)
     rows = [cells for cells in comparison.cells if row in titles(cells)]
     if len(rows) != 1 or column not in comparison.columns:
-        raise ValueError(f"{id} has no single cell {row!r}, {column!r}: rows {[str(c[0]) for c in comparison.cells]}, "
-                         f"columns {list(comparison.columns)}")
+        raise ValueError(
+            f"{id} has no single cell {row!r}, {column!r}: rows {[str(c[0]) for c in comparison.cells]}, "
+            f"columns {list(comparison.columns)}"
+        )
     cell = rows[0][list(comparison.columns).index(column)]
     if isinstance(cell, Quantity):
         places = cell.digits if digits is None else digits
@@ -68,8 +70,12 @@ def table(
     comparison = read_table(results, id)
     chosen = list(columns or comparison.columns)
     places = [list(comparison.columns).index(column) for column in chosen]
-    picked = [cells for pattern in rows for cells in comparison.cells
-              if any(fnmatchcase(title, pattern) for title in titles(cells))]
+    picked = [
+        cells
+        for pattern in rows
+        for cells in comparison.cells
+        if any(fnmatchcase(title, pattern) for title in titles(cells))
+    ]
     if not picked:
         raise ValueError(f"no row of {id} is like {list(rows)}: {[str(cells[0]) for cells in comparison.cells]}")
     words = names or {}

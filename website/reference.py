@@ -34,12 +34,19 @@ def render_reference() -> dict[str, str]:
         Undocumented: naming every public name that has no docstring.
     """
     modules = {name: oni if name == "oni" else getattr(oni, name.removeprefix("oni.")) for name in INTRODUCTIONS}
-    names = {name: [key for key in module.__all__ if not isinstance(getattr(module, key), ModuleType)]
-             for name, module in modules.items()}
-    places = {f"{module}.{key}": f"{module}.md#{anchor(f'{module}.{key}')}"
-              for module, keys in names.items() for key in keys}
-    missing = [f"{module}.{key}" for module, keys in names.items() for key in keys
-               if not own_docstring(getattr(modules[module], key))]
+    names = {
+        name: [key for key in module.__all__ if not isinstance(getattr(module, key), ModuleType)]
+        for name, module in modules.items()
+    }
+    places = {
+        f"{module}.{key}": f"{module}.md#{anchor(f'{module}.{key}')}" for module, keys in names.items() for key in keys
+    }
+    missing = [
+        f"{module}.{key}"
+        for module, keys in names.items()
+        for key in keys
+        if not own_docstring(getattr(modules[module], key))
+    ]
     if missing:
         raise Undocumented(f"public names without a docstring: {', '.join(missing)}")
     link = make_link(places)

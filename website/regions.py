@@ -20,21 +20,23 @@ from oni.names import unknown_name
 from website.bench import BENCH
 from website.headlines import HEADLINES
 from website.measured import MEASURED
+from website.scale import SCALE
 
 __all__ = ["WRITERS", "fill", "pages", "write_regions"]
 
-WRITERS: Mapping[str, Callable[..., str]] = {**MEASURED, **BENCH, **HEADLINES}
+WRITERS: Mapping[str, Callable[..., str]] = {**MEASURED, **BENCH, **HEADLINES, **SCALE}
 """Each is called with the folder of results and the arguments of the region, and returns Markdown."""
 
 REGION = re.compile(
-    r"(?P<open><!-- results: (?P<name>[\w-]+) ?(?P<arguments>\{.*?\})? -->)(?P<text>.*?)(?P<close><!-- end -->)", re.DOTALL
+    r"(?P<open><!-- results: (?P<name>[\w-]+) ?(?P<arguments>\{.*?\})? -->)(?P<text>.*?)(?P<close><!-- end -->)",
+    re.DOTALL,
 )
 
 
 def fill(page: str, results: Path, writers: Mapping[str, Callable[..., str]] = WRITERS) -> str:
     """The page with every region written anew.
 
-    >>> fill("In <!-- results: n {\\"of\\": 3} -->2<!-- end --> steps", Path(), {"n": lambda results, of: str(of)})
+    >>> fill('In <!-- results: n {"of": 3} -->2<!-- end --> steps', Path(), {"n": lambda results, of: str(of)})
     'In <!-- results: n {"of": 3} -->3<!-- end --> steps'
     """
 
