@@ -23,14 +23,16 @@ LAYERS = [
     "files",
     "timing",
     "terminal",
+    "errors",
     "style",
     "checkpoints",
     "recipes",
     "bench",
+    "cli_options",
     "cli",
     "__main__",
 ]
-ON_TOP = {"style", "checkpoints", "recipes", "bench", "cli", "__main__"}
+ON_TOP = {"style", "checkpoints", "recipes", "bench", "cli_options", "cli", "__main__"}
 
 
 def modules():

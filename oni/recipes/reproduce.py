@@ -6,7 +6,7 @@ import json
 import time
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -19,7 +19,7 @@ from rich.text import Text
 from oni.files import make_folder, write_atomically
 from oni.names import unknown_name
 from oni.recipes.experiments.experiment import HELD, NOT_TESTED, Comparison, Experiment, Results, Run
-from oni.recipes.experiments.record import RESULTS, RUNS, format_json, make_record
+from oni.recipes.experiments.record import RESULTS, RUNS, add_runs, format_json, make_command, make_record
 from oni.recipes.experiments.registry import load_experiment
 from oni.recipes.experiments.setting import Setting, check_overrides
 from oni.recipes.experiments.table_formats import TABLE_FORMATS
@@ -48,7 +48,7 @@ class Request:
     seeds: int | None = None
     """How many, instead of the preset's."""
     only: str | None = None
-    """A glob: measure only the runs that are so described, and write no ``results.json``."""
+    """A glob: measure only the runs that are so described, and put them into the ``results.json`` that is there."""
     dry_run: bool = False
     """List the runs and measure none."""
     plain: bool = False
@@ -81,7 +81,8 @@ def reproduce(request: Request, setting: Setting | None = None) -> None:
         if not is_first_process():
             return
         if request.only is not None:
-            show_part(experiment, results, request, terminal)
+            written = add_part(experiment, results, request, setting, Path(unfinished))
+            show_part(experiment, results, request, terminal, written)
             return
         record = make_record(
             experiment,
@@ -115,12 +116,20 @@ def plan_runs(experiment: Experiment, request: Request, setting: Setting) -> lis
     if request.only is None:
         return planned
     labels = [experiment.describe(parameters) for parameters in planned]
-    chosen = [
-        run for run, label in zip(planned, labels, strict=True) if fnmatchcase(label.lower(), request.only.lower())
-    ]
+    chosen = [run for run, label in zip(planned, labels, strict=True) if is_chosen(label, request.only)]
     if not chosen:
         raise ValueError(f"--only {request.only!r} matches no run of {request.id}, which are such as {labels[0]!r}")
     return chosen
+
+
+def is_chosen(label: str, pattern: str) -> bool:
+    """Whether a glob matches what a run is called, or what stands before the first comma, in any case.
+
+    >>> [is_chosen("g2k1/oni, seed 0", pattern) for pattern in ("g2k1/oni", "*seed 0", "g2k1/on")]
+    [True, True, False]
+    """
+    parts = (label.lower(), label.lower().partition(",")[0])
+    return any(fnmatchcase(part, pattern.lower()) for part in parts)
 
 
 def measure_runs(experiment: Experiment, planned: Sequence[Any], terminal: Console, setting: Setting) -> Results:
@@ -153,6 +162,23 @@ def train_in_turns(experiment: Experiment, planned: Sequence[Any], setting: Sett
             else:
                 overall.finish()
     return Results(finished[index] for index in range(len(planned)))
+
+
+def add_part(
+    experiment: Experiment, results: Results, request: Request, setting: Setting, unfinished: Path
+) -> list[Path]:
+    """Put the runs that ``--only`` chose into the ``results.json`` of the same command, if there is one."""
+    folder = request.out / request.id
+    if not (folder / RESULTS).exists():
+        return []
+    record = json.loads((folder / RESULTS).read_text(encoding="utf-8"))
+    if record["command"] != make_command(
+        request.id, request.preset, request.seed, request.seeds, overrides=setting.overrides
+    ):
+        return []
+    planned = plan_runs(experiment, replace(request, only=None), setting)
+    merged, record = add_runs(experiment, record, results, planned)
+    return write_results(experiment, merged, record, folder, unfinished)
 
 
 def write_results(
@@ -209,7 +235,9 @@ def show_table(comparison: Comparison, terminal: Console, *, ascii: bool) -> Non
     terminal.print(rows)
 
 
-def show_part(experiment: Experiment, results: Results, request: Request, terminal: Console) -> None:
+def show_part(
+    experiment: Experiment, results: Results, request: Request, terminal: Console, written: Sequence[Path]
+) -> None:
     """Print the numbers of the runs that ``--only`` chose."""
 
     def last_number(value: Any) -> Any:
@@ -221,14 +249,18 @@ def show_part(experiment: Experiment, results: Results, request: Request, termin
         numbers = {name: value for name, value in numbers.items() if isinstance(value, int | float | str)}
         rows.append({"run": experiment.describe(run.parameters), **numbers})
     if request.json:
-        print(json.dumps({"event": "part", "id": experiment.id, "only": request.only, "runs": rows}))
+        event = {"event": "part", "id": experiment.id, "only": request.only, "runs": rows}
+        print(json.dumps({**event, "written": list(map(str, written))}))
         return
     for row in rows:
         words = [
             f"{name} {value:.5g}" if isinstance(value, float) else f"{name} {value}" for name, value in row.items()
         ]
         terminal.print(Text(", ".join(words[1:] and [str(row["run"]), *words[1:]])))
-    terminal.print(Text(f"\nA part of {experiment.id}: without --only, its {RESULTS} is written."))
+    if written:
+        terminal.out("\nPut into what was measured before:", *written, sep="\n  ")
+    else:
+        terminal.print(Text(f"\nA part of {experiment.id}: without --only, its {RESULTS} is written."))
 
 
 def show_plan(experiment: Experiment, planned: Sequence[Any], setting: Setting, terminal: Console) -> None:

@@ -1,13 +1,16 @@
 """Augmentation: random changes to training images, each a function of (seed, epoch, index of the sample) alone.
 
-So an image is changed in the same way whichever batch and process it is in, and after an interruption. All of it works
-on whole batches of bytes on their device, without waiting for it.
+So an image is changed in the same way whichever process it is in, and after an interruption. Two changes, which the
+authors' code makes, treat a batch as one: they depend on the number of the batch and the place in it, and these follow
+from the seed, the epoch and the index as well, given the size of batches. All of it works on whole batches of bytes on
+their device, without waiting for it.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
@@ -15,11 +18,24 @@ from torch import Tensor
 
 from oni.names import unknown_name
 
-__all__ = ["AUGMENTATIONS", "augment", "random_integers"]
+__all__ = ["AUGMENTATIONS", "RESIZED_CROP", "Share", "augment", "random_integers"]
 
 PADDING = 4
-"""Pixels of black on each side before a crop to the old size."""
+"""Pixels that are added on each side before a crop to the old size."""
+CHOICES = 2 * PADDING + 1
 MASK = 0xFFFFFFFF
+
+
+@dataclass(frozen=True)
+class Share:
+    """Which images of which batch a process has."""
+
+    batch: int
+    """The number of the batch in its epoch, from 0."""
+    size: int
+    """Of the whole batch."""
+    start: int = 0
+    """The place of the process's first image in it."""
 
 
 def random_integers(indices: Tensor, *key: int | str) -> Tensor:
@@ -30,7 +46,7 @@ def random_integers(indices: Tensor, *key: int | str) -> Tensor:
     >>> random_integers(torch.arange(3), 0, "flip").equal(random_integers(torch.arange(3), 0, "flip"))
     True
     """
-    digest = hashlib.sha256(",".join(map(str, key)).encode()).digest()
+    digest = make_digest(*key)
     numbers = indices.long()
     for start in (0, 4):
         numbers = (numbers ^ int.from_bytes(digest[start : start + 4], "big")) & MASK
@@ -39,6 +55,13 @@ def random_integers(indices: Tensor, *key: int | str) -> Tensor:
             numbers = ((numbers ^ (numbers >> shift)) * factor) & MASK
         numbers = numbers ^ (numbers >> 15)
     return numbers
+
+
+def make_digest(*key: int | str) -> bytes:
+    return hashlib.sha256(",".join(map(str, key)).encode()).digest()
+
+
+# Each image on its own.
 
 
 def flip(images: Tensor, indices: Tensor, *key: int | str) -> Tensor:
@@ -52,20 +75,69 @@ def crop(images: Tensor, indices: Tensor, *key: int | str) -> Tensor:
     count, channels, height, width = images.shape
     padded = F.pad(images, (PADDING, PADDING, PADDING, PADDING))
     offsets = random_integers(indices, *key, "crop")
-    choices = 2 * PADDING + 1
     device = images.device
-    rows = (offsets % choices)[:, None] + torch.arange(height, device=device)
-    columns = (offsets // choices % choices)[:, None] + torch.arange(width, device=device)
+    rows = (offsets % CHOICES)[:, None] + torch.arange(height, device=device)
+    columns = (offsets // CHOICES % CHOICES)[:, None] + torch.arange(width, device=device)
     samples = torch.arange(count, device=device)[:, None, None, None]
     planes = torch.arange(channels, device=device)[None, :, None, None]
     return padded[samples, planes, rows[:, None, :, None], columns[:, None, None, :]]
 
 
-AUGMENTATIONS: dict[str, Callable[..., Tensor]] = {"flip": flip, "crop": crop}
-"""Every augmentation, by name."""
+def keep(images: Tensor, indices: Tensor, *key: int | str) -> Tensor:
+    """What was changed already, while the images were decoded."""
+    return images
 
 
-def augment(images: Tensor, indices: Tensor, names: Sequence[str], seed: int, epoch: int) -> Tensor:
+RESIZED_CROP = "resized-crop"
+"""A random part of random size and shape, see `oni.recipes.data.decode.random_box`."""
+
+
+# A batch as one.
+
+
+def flip_half(images: Tensor, share: Share, *key: int | str) -> Tensor:
+    """Mirror half of the batch from left to right: exactly half of the places, drawn for each batch."""
+    places = torch.arange(share.size, device=images.device)
+    order = random_integers(places, *key, "flip-half", share.batch).argsort(stable=True)
+    mirrored = torch.zeros(share.size, dtype=torch.bool, device=images.device)
+    mirrored[order[: share.size // 2]] = True
+    own = mirrored[share.start : share.start + len(images)]
+    return torch.where(own[:, None, None, None], images.flip(-1), images)
+
+
+def crop_together(images: Tensor, share: Share, *key: int | str) -> Tensor:
+    """Move all images of the batch by the same offset of up to ``PADDING`` pixels each way; their reflection comes in.
+
+    Images must be larger than ``PADDING``.
+    """
+    height, width = images.shape[-2:]
+    if min(height, width) <= PADDING:
+        raise ValueError(f"crop-together needs images larger than {PADDING} x {PADDING}, got {height} x {width}")
+    number = int.from_bytes(make_digest(*key, "crop-together", share.batch)[:8], "big")
+    down, right = number % CHOICES - PADDING, number // CHOICES % CHOICES - PADDING
+    rows, columns = (reflect(shift, size, images.device) for shift, size in ((down, height), (right, width)))
+    return images.index_select(-2, rows).index_select(-1, columns)
+
+
+def reflect(shift: int, size: int, device: torch.device) -> Tensor:
+    """The places from ``shift`` on, those outside mirrored at the first or last place.
+
+    >>> reflect(-2, 4, torch.device("cpu")).tolist(), reflect(2, 4, torch.device("cpu")).tolist()
+    ([2, 1, 0, 1], [2, 3, 2, 1])
+    """
+    places = torch.arange(shift, shift + size, device=device).abs()
+    return size - 1 - (size - 1 - places).abs()
+
+
+ALONE: dict[str, Callable[..., Tensor]] = {"flip": flip, "crop": crop, RESIZED_CROP: keep}
+TOGETHER: dict[str, Callable[..., Tensor]] = {"flip-half": flip_half, "crop-together": crop_together}
+AUGMENTATIONS: dict[str, Callable[..., Tensor]] = {**ALONE, **TOGETHER}
+"""Every augmentation, by name. The last two are the authors' code's."""
+
+
+def augment(
+    images: Tensor, indices: Tensor, names: Sequence[str], seed: int, epoch: int, share: Share | None = None
+) -> Tensor:
     """Apply augmentations, one after the other.
 
     Args:
@@ -73,9 +145,11 @@ def augment(images: Tensor, indices: Tensor, names: Sequence[str], seed: int, ep
         indices: which samples these are (n,).
         names: of ``AUGMENTATIONS``.
         seed, epoch: other numbers, other changes.
+        share: which part of which batch these are; the whole of the first one otherwise.
     """
+    share = share or Share(0, len(images))
     for name in names:
         if name not in AUGMENTATIONS:
             raise ValueError(unknown_name("augmentation", name, AUGMENTATIONS))
-        images = AUGMENTATIONS[name](images, indices, seed, epoch)
+        images = AUGMENTATIONS[name](images, share if name in TOGETHER else indices, seed, epoch)
     return images

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
 from typing import Any
 
@@ -12,7 +12,7 @@ from oni.machine import code_version, machine, versions
 from oni.recipes.experiments.experiment import Experiment, Results, Run, as_record, read_parameters
 from oni.recipes.experiments.texts import format_override
 
-__all__ = ["RESULTS", "RUNS", "format_json", "make_command", "make_record", "read_results"]
+__all__ = ["RESULTS", "RUNS", "add_runs", "format_json", "make_command", "make_record", "read_results"]
 
 RESULTS = "results.json"
 RUNS = "runs"
@@ -37,6 +37,31 @@ def make_record(
         "paper": dict(experiment.paper),
         "claims": experiment.judge(results, preset),
         "table": experiment.table(results).as_json(),
+    }
+
+
+def add_runs(
+    experiment: Experiment, record: Mapping[str, Any], results: Results, planned: Sequence[Any]
+) -> tuple[Results, dict[str, Any]]:
+    """A record with runs that were measured later, and all its runs in the planned order; everything is judged again.
+
+    A run takes the place of the one with the same parameters. Under ``added`` the record says when and where those
+    were measured that are new or gave other numbers.
+    """
+    before = [*read_results(experiment, record)]
+    every_run = [*results, *before]
+    new = [run for run in results if run not in before]
+    found = [next((run for run in every_run if run.parameters == parameters), None) for parameters in planned]
+    merged = Results(run for run in found if run is not None)
+    fields = {"date": datetime.now(timezone.utc).isoformat(timespec="seconds"), "code": code_version()}
+    later = {**fields, "machine": machine(), "versions": versions(), "runs": len(new)}
+    return merged, {
+        **record,
+        "seeds": sorted({run.parameters.seed for run in merged}),
+        "runs": [as_record(run) for run in merged],
+        "claims": experiment.judge(merged, record["preset"]),
+        "table": experiment.table(merged).as_json(),
+        "added": [*record.get("added", []), *([later] if new else [])],
     }
 
 

@@ -16,6 +16,7 @@ from oni.recipes.training.overrides import read_changes
 if TYPE_CHECKING:
     from oni.recipes.data.images import Dataset
     from oni.recipes.experiments.experiment import Experiment
+    from oni.recipes.training.config import Config
     from oni.recipes.training.progress import Reporter
 
 __all__ = ["NotTrained", "Setting", "check_overrides", "make_setting", "read_overrides"]
@@ -56,17 +57,21 @@ class Setting:
         if self.data is not None and not self.download and not self.data.is_dir():
             raise FileNotFoundError(f"--data {self.data}: there is no such folder")
 
-    def load_dataset(self, name: str) -> Dataset:
-        """A data set, read once."""
-        if name not in self.datasets:
-            self.datasets[name] = load_dataset(name, self.data, download=self.download)
-        return self.datasets[name]
+    def load_dataset(self, config: Config) -> Dataset:
+        """The data set of a configuration, read once."""
+        key = json.dumps([config.data, config.data_options])
+        if key not in self.datasets:
+            options, workers = config.data_options, self.hardware.readers
+            self.datasets[key] = load_dataset(
+                config.data, self.data, options=options, workers=workers, download=self.download
+            )
+        return self.datasets[key]
 
     def given_options(self) -> list[str]:
         """The options that are of use only where something is trained."""
         options = {
             "--data": self.data,
-            "--devices, --strategy, --num-nodes or --accelerator": self.hardware != Hardware(),
+            "--devices, --strategy, --num-nodes, --accelerator or --workers": self.hardware != Hardware(),
             "--resume": self.resume,
             **{format_override(key, value): True for key, value in self.overrides.items()},
         }
@@ -78,7 +83,7 @@ def make_setting(
     runs: Path,
     data: Path | None,
     download: bool,
-    hardware: tuple[str, int, str, int],
+    hardware: Hardware,
     progress: str,
     resume: bool,
     changes: Sequence[str],
@@ -87,7 +92,7 @@ def make_setting(
 ) -> Setting:
     """A setting as the command line has it. ``KEY=VALUE`` wins over the option, and that over the file."""
     words = [*(read_changes(file) if file else []), *([f"precision={precision}"] if precision else []), *changes]
-    return Setting(runs, data, Hardware(*hardware), progress, resume, download, read_overrides(words))
+    return Setting(runs, data, hardware, progress, resume, download, read_overrides(words))
 
 
 def read_overrides(words: Sequence[str]) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from oni.recipes.training.overrides import apply_changes
 from oni.recipes.training.run import find_result, train
 from oni.recipes.training.watch import WATCHED, build_watchers
 
-__all__ = ["WATCHED", "choose_learning_rate", "override_config", "train_network"]
+__all__ = ["WATCHED", "choose_by_validation", "choose_learning_rate", "override_config", "train_network"]
 
 HELD_OUT = 5000
 """Samples by which a learning rate is chosen, where the configuration has no number of its own."""
@@ -54,13 +54,24 @@ def choose_learning_rate(
     return choice.learning_rate, choice.errors
 
 
+def choose_by_validation(configs: Sequence[Config], setting: Setting) -> tuple[int, list[float | None]]:
+    """Train each configuration; which has the least error on held-out samples, and all these errors.
+
+    The error of a run that diverged is ``None``; where all diverge the first is taken, as the run itself will show.
+    """
+    results = [train_network(config, setting) for config in configs]
+    errors = [None if result["status"] == "diverged" else result["validation_error"][-1] for result in results]
+    trained = {index: error for index, error in enumerate(errors) if error is not None}
+    return min(trained, key=lambda index: trained[index], default=0), errors
+
+
 def train_network(config: Config, setting: Setting) -> dict[str, Any]:
     """Train, or read what was trained: the curves by epoch, and what the configuration watches."""
     check_finished(config, setting)
     result = train(
         config,
         setting.runs,
-        watch=build_watchers(config, setting.load_dataset(config.data)) if config.watch else None,
+        watch=build_watchers(config, setting.load_dataset(config)) if config.watch else None,
         **train_options(config, setting),
     )
     curves = {name: [row.get(name) for row in result.epochs] for name in CURVES}
@@ -75,13 +86,13 @@ def train_network(config: Config, setting: Setting) -> dict[str, Any]:
 
 def check_finished(config: Config, setting: Setting) -> None:
     """In a dry run, refuse a run that is not finished."""
-    if setting.dry_run and not find_result(config, setting.runs, setting.load_dataset(config.data).sha256):
+    if setting.dry_run and not find_result(config, setting.runs, setting.load_dataset(config).sha256):
         raise NotTrained(config.name)
 
 
 def train_options(config: Config, setting: Setting) -> dict[str, Any]:
     return {
-        "data": setting.load_dataset(config.data),
+        "data": setting.load_dataset(config),
         "hardware": setting.hardware,
         "progress": setting.reporter or setting.progress,
         "resume": setting.resume,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
+from oni.recipes.networks.normalisation import norm_layer
+
 __all__ = ["VGG"]
 
 
@@ -12,18 +14,40 @@ class VGG(nn.Module):
 
     Filters are 32k, then 32k, 64k and 128k per block. The second and third block begin with stride 2: the paper says
     so of each block, but its map sizes 32, 16 and 8 are those of its code. Weights start as He's, by fan-out.
+
+    Args:
+        g: convolutions per block.
+        k: width.
+        classes: of the output.
+        bias: of the convolutions, starting at zero. The paper does not say; its code has one for OrthReg.
+        norm: ``"none"``, ``"batch"`` or ``"group"``, between each convolution and its ReLU.
+        groups: of GroupNorm, at most the number of channels.
+        frozen_bias: a bias that starts uniform, by fan-in, and is never trained: what the authors' code has for ONI.
     """
 
-    def __init__(self, g: int, k: int, *, classes: int = 10, bias: bool = False) -> None:
+    def __init__(
+        self,
+        g: int,
+        k: int,
+        *,
+        classes: int = 10,
+        bias: bool = False,
+        norm: str = "none",
+        groups: int = 32,
+        frozen_bias: bool = False,
+    ) -> None:
         super().__init__()
         if g < 1 or k < 1:
             raise ValueError(f"g and k must be at least 1, got g={g}, k={k}")
+        if bias and frozen_bias:
+            raise ValueError("bias=True and frozen_bias=True exclude each other; pass one of them")
         layers: list[nn.Module] = []
         channels = 3
         for width, stride, count in ((32 * k, 1, 1), (32 * k, 1, g), (64 * k, 2, g), (128 * k, 2, g)):
             for number in range(count):
                 layers += [
-                    nn.Conv2d(channels, width, 3, stride if number == 0 else 1, padding=1, bias=bias),
+                    nn.Conv2d(channels, width, 3, stride if number == 0 else 1, padding=1, bias=bias or frozen_bias),
+                    *([] if norm == "none" else [norm_layer(norm, width, groups)]),
                     nn.ReLU(),
                 ]
                 channels = width
@@ -32,7 +56,9 @@ class VGG(nn.Module):
         for layer in layers:
             if isinstance(layer, nn.Conv2d):
                 nn.init.kaiming_normal_(layer.weight, mode="fan_out", nonlinearity="relu")
-                if layer.bias is not None:
+                if frozen_bias and layer.bias is not None:
+                    layer.bias.requires_grad_(False)
+                elif layer.bias is not None:
                     nn.init.zeros_(layer.bias)
 
     def forward(self, images: Tensor) -> Tensor:

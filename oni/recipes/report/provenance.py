@@ -30,13 +30,16 @@ def describe_date(date: str) -> str:
 
 
 def describe_provenance(record: Mapping[str, Any]) -> str:
-    """Date and code of a results.json; empty if it has neither.
+    """Date and code of a results.json, and of the runs that were added to it; empty if it has neither.
 
-    >>> describe_provenance({"date": "2026-11-16T03:36:52+00:00", "code": "installed"})
-    '2026-11-16, an installed package'
+    >>> first = {"date": "2026-11-16T03:36:52+00:00", "code": "installed"}
+    >>> describe_provenance({**first, "added": [{"date": "2026-11-17", "code": "installed", "runs": 2}]})
+    '2026-11-16, an installed package; 2 runs added 2026-11-17, an installed package'
     """
     words = [describe_date(record["date"])] if record.get("date") else []
-    return ", ".join([*words, describe_code(record["code"])] if record.get("code") else words)
+    own = ", ".join([*words, describe_code(record["code"])] if record.get("code") else words)
+    later = [f"{part['runs']} runs added {describe_provenance(part)}" for part in record.get("added", [])]
+    return "; ".join([own, *later] if own else later)
 
 
 def describe_sessions(sessions: Sequence[Mapping[str, Any]]) -> str:

@@ -21,12 +21,25 @@ __all__ = ["Config", "drop_new_defaults"]
 
 FORMAT = 1
 """Part of every hash: raise it when the same configuration no longer trains the same."""
-NEW_FIELDS: Mapping[str, Any] = {"task": "classification", "task_options": {}, "augment": []}
+NEW_FIELDS: Mapping[str, Any] = {
+    "task": "classification",
+    "task_options": {},
+    "augment": [],
+    "data_options": {},
+    "normalise": "mean",
+    "nesterov": False,
+    "reset_momentum": False,
+    "init_scale": False,
+    "measure_every": 1,
+}
 """Fields added after runs were recorded, with their defaults: at the default they are not part of the hash."""
-NEW_OPTIONS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {"network": {"mlp": {"norm": "none"}}}
+NEW_OPTIONS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
+    "network": {"mlp": {"norm": "none"}, "vgg": {"norm": "none", "groups": 32, "frozen_bias": False}}
+}
 """The same for options of networks and methods."""
 PRECISIONS = ("32-true", "64-true", "bf16-true", "16-true", "bf16-mixed", "16-mixed")
 OPTIMIZERS = ("sgd", "adam")
+NORMALISATIONS = ("mean", "mean-std")
 CHOICES: Mapping[str, Collection[str]] = {
     "data": DATASETS,
     "network": NETWORKS,
@@ -34,9 +47,10 @@ CHOICES: Mapping[str, Collection[str]] = {
     "task": TASKS,
     "optimizer": OPTIMIZERS,
     "precision": PRECISIONS,
+    "normalise": NORMALISATIONS,
 }
 LEAST = {
-    **dict.fromkeys(("batch_size", "epochs"), 1),
+    **dict.fromkeys(("batch_size", "epochs", "measure_every"), 1),
     **dict.fromkeys(("seed", "samples", "validation", "learning_rate", "momentum", "weight_decay"), 0),
 }
 
@@ -91,6 +105,18 @@ class Config:
     """Completed with the task's defaults."""
     augment: tuple[str, ...] = ()
     """Random changes to training images, in this order."""
+    data_options: Mapping[str, Any] = field(default_factory=dict)
+    """Completed with the data set's defaults."""
+    normalise: str = "mean"
+    """Pixels less their mean; ``"mean-std"``: then divided by their standard deviation, per channel."""
+    nesterov: bool = False
+    """Nesterov's momentum."""
+    reset_momentum: bool = False
+    """Forget the momentum when the learning rate drops."""
+    init_scale: bool = False
+    """Start the learnable scales from a batch of training samples, with :func:`oni.init_scale`."""
+    measure_every: int = 1
+    """Measure on held-out and test samples after every so many epochs, and after the last."""
 
     def __post_init__(self) -> None:
         for item in fields(self):
@@ -105,9 +131,12 @@ class Config:
         for name, least in LEAST.items():
             if getattr(self, name) < least:
                 raise ValueError(f"{name} must be at least {least}, got {getattr(self, name)}")
+        if self.nesterov and (self.optimizer != "sgd" or self.momentum == 0):
+            raise ValueError("nesterov=true needs optimizer=sgd and a momentum above 0")
         options = complete_options(self.network, self.network_options)
         object.__setattr__(self, "network_options", as_json(options))
         for owner, defaults in (
+            ("data", DATASETS[self.data].options),
             ("method", METHODS[self.method].options),
             ("task", default_options(self.task)),
         ):

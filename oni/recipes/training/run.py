@@ -19,10 +19,9 @@ from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timezone
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
-from lightning_fabric import Fabric
 
 from oni.machine import code_version, machine, versions
 from oni.recipes.data.datasets import is_official, load_dataset
@@ -36,6 +35,9 @@ from oni.recipes.training.loop import Loop, Saving
 from oni.recipes.training.progress import Reporter, Silent, make_reporter
 from oni.recipes.training.run_folder import FORMAT, RunFolder, Unfinished
 from oni.recipes.training.watch import Watch
+
+if TYPE_CHECKING:
+    from lightning_fabric import Fabric
 
 __all__ = ["Result", "find_result", "train"]
 
@@ -105,7 +107,10 @@ def train(
     hardware = hardware or Hardware()
     report = make_reporter(progress) if isinstance(progress, str) else progress
     alone = hardware.devices * hardware.num_nodes == 1 and "TORCHELASTIC_RUN_ID" not in os.environ
-    dataset = load_dataset(config.data, data) if data is None or isinstance(data, Path) else data
+    if data is None or isinstance(data, Path):
+        dataset = load_dataset(config.data, data, options=config.data_options, workers=hardware.readers)
+    else:
+        dataset = data
     if alone and (result := find_result(config, out, dataset.sha256)):
         return result
     with print_errors_once(), ExitStack() as inside:

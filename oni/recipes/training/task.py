@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
-from lightning_fabric import Fabric
 from torch import nn
 from torch.distributed.tensor import DTensor
 from torch.nn.modules.batchnorm import _BatchNorm
@@ -22,6 +21,9 @@ from oni.recipes.data.images import Dataset
 from oni.recipes.training.config import Config
 from oni.recipes.training.snapshot import gather_shards, load_model, load_optimizer
 from oni.recipes.training.totals import Totals
+
+if TYPE_CHECKING:
+    from lightning_fabric import Fabric
 
 __all__ = ["Task"]
 
@@ -74,6 +76,10 @@ class Task(ABC):
     @abstractmethod
     def measure(self) -> dict[str, float]:
         """What is recorded of an epoch at its end; every process takes part and gets the same numbers."""
+
+    def pictures(self) -> dict[str, bytes]:
+        """Files to keep of an epoch at its end, by their names below the run's folder; every process takes part."""
+        return {}
 
     def running(self) -> dict[str, float]:
         """What is shown within an epoch; every process takes part. A number that is not finite ends the run."""

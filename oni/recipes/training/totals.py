@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
-from lightning_fabric import Fabric
 from torch import Tensor
+
+if TYPE_CHECKING:
+    from lightning_fabric import Fabric
 
 __all__ = ["Totals", "sum_over_processes"]
 

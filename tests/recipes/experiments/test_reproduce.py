@@ -186,6 +186,25 @@ def test_only_a_part(run, tmp_path, toy):
     assert [row["run"] for row in json.loads(out)["runs"]] == ["factor 3, seed 0", "factor 3, seed 1"]
 
 
+def test_a_part_measured_later_is_put_into_the_results(run, tmp_path, register, toy):
+    assert run("reproduce", "fig99", "--out", tmp_path)[0] == 0
+    before = json.loads((tmp_path / "fig99" / "results.json").read_text())
+    register(replace(TOY, measure=lambda run: {**TOY.measure(run), "squared": 100.0}))
+    code, out, err = run("reproduce", "fig99", "--out", tmp_path, "--only", "*seed 1", "--plain")
+    assert (code, err) == (0, "")
+    assert "Put into what was measured before:" in out
+    record = json.loads((tmp_path / "fig99" / "results.json").read_text())
+    assert [one["parameters"] for one in record["runs"]] == [one["parameters"] for one in before["runs"]]
+    changed = [one["measured"] != old["measured"] for one, old in zip(record["runs"], before["runs"], strict=True)]
+    assert changed == [False, True, False]
+    assert [part["runs"] for part in record["added"]] == [1]
+    assert (record["date"], record["command"]) == (before["date"], before["command"])
+    # What another command measured is left alone.
+    code, out, _ = run("reproduce", "fig99", "--seeds", 2, "--out", tmp_path, "--only", "*seed 1", "--json")
+    assert (code, json.loads(out)["written"]) == (0, [])
+    assert json.loads((tmp_path / "fig99" / "results.json").read_text()) == record
+
+
 def test_a_dry_run_measures_and_writes_nothing(run, tmp_path, register):
     def fail(_):
         raise AssertionError("measured")

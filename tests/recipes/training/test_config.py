@@ -35,6 +35,7 @@ def test_committed_results_keep_their_hashes():
     for parameters, measured in recorded_runs():
         epochs = parameters["epochs"]
         extra = {name: parameters[name] for name in ("norm",) if name in parameters}
+        extra |= parameters.get("network_options", {})
         config = Config(
             data=parameters["data"],
             samples=parameters["samples"],
@@ -80,15 +81,18 @@ def test_every_field_is_in_the_hash(monkeypatch):
         "optimizer": "adam", "learning_rate": 0.25, "momentum": 0.5, "weight_decay": 0.1, "batch_size": 1, "epochs": 3,
         "drops": (), "drop_factor": 0.1, "seed": 1, "samples": 9, "validation": 9, "split_seed": 1,
         "precision": "64-true", "watch": ("a",), "task": "other", "augment": ("flip",),
+        "normalise": "mean-std", "nesterov": True, "reset_momentum": True, "init_scale": True, "measure_every": 2,
     }  # fmt: skip
-    hashes = {replace(PLAIN, **{name: value, **({"method_options": {}} if name == "method" else {})}).hash
-              for name, value in others.items()}  # fmt: skip
+    needed = {"method": {"method_options": {}}, "nesterov": {"momentum": 0.5}}
+    hashes = {replace(PLAIN, **{name: value, **needed.get(name, {})}).hash for name, value in others.items()}
     assert len(hashes | {PLAIN.hash}) == len(others) + 1
     vgg = replace(PLAIN, network="vgg", network_options={"g": 2, "k": 1})
     steps = Config(method_options={"steps": 4})
     other, option = Config(task="other"), Config(task="other", task_options={"d_steps": 2})
     assert len({vgg.hash, PLAIN.hash, steps.hash, Config().hash, other.hash, option.hash}) == 6
-    assert set(others) | {"network", "method_options", "task_options"} == set(PLAIN.as_dict())
+    folder, small = replace(PLAIN, data="imagenet"), replace(PLAIN, data="imagenet", data_options={"size": 64})
+    assert folder.hash != small.hash
+    assert set(others) | {"network", "method_options", "task_options", "data_options"} == set(PLAIN.as_dict())
 
 
 def test_through_json(tmp_path):
@@ -142,6 +146,9 @@ def test_changes_by_words():
         ("network_options.width=wide", "network_options.width of 'mlp' must be of type int, got 'wide'"),
         ("network_options.bias=1", "network_options.bias of 'mlp' must be of type bool, got 1"),
         ("network=resnet-cifar", "network 'resnet-cifar' needs blocks: pass network_options.blocks="),
+        ("normalise=std", "unknown normalise 'std'; choose from mean, mean-std"),
+        ("nesterov=true", "nesterov=true needs optimizer=sgd and a momentum above 0"),
+        ("measure_every=0", "measure_every must be at least 1"),
         ("augment=flap", "unknown augmentation 'flap'; did you mean 'flip'"),
         ("task=gun", "unknown task 'gun'; choose from classification"),
         ("task_options.d_steps=2", "unknown option 'd_steps' for task classification; there are none"),

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from oni.recipes.experiments.errors import errors_at, mean_and_deviation
 from oni.recipes.experiments.experiment import Claim, Comparison, Experiment, Judgement, Quantity, Results
-from oni.recipes.experiments.fashion_mnist.reading import errors_at, mean_and_deviation
 from oni.recipes.experiments.fashion_mnist.trials import (
     HE,
     ONI,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 from typing import TYPE_CHECKING
 
+from oni.recipes.experiments.errors import errors_at, format_errors, is_below, mean_error
 from oni.recipes.experiments.experiment import Claim, Experiment, Judgement, Results
 from oni.recipes.experiments.fashion_mnist.family import (
     ISOMETRIC,
@@ -24,13 +25,9 @@ from oni.recipes.experiments.fashion_mnist.family import (
 )
 from oni.recipes.experiments.fashion_mnist.reading import (
     NOTABLE,
-    errors_at,
     find_runs,
-    format_errors,
-    is_below,
     judge_practice,
     make_table,
-    mean_error,
     spectra,
     style_networks,
 )
@@ -145,11 +142,14 @@ CLAIMS = [
     Claim("After 200 steps the spectrum of OrthInit's layer 5 has spread", spectrum_spreads, {"steps": SPECTRUM_STEP}),
     Claim("ONI's has changed less", spectrum_changes_less, {"steps": SPECTRUM_STEP, "seeds": 2}),
     Claim("ONI's start and centring matter (not a claim of the paper)", choice_matters, LONG),
-    Claim(
-        "ONI ends with a lower test error than He's start, OrthInit x sqrt 2 and batch normalisation (not a claim of "
-        "the paper)",
-        judge_practice(PRACTICE, ONI_ISOMETRIC),
-        TWO_SEEDS,
+    *(
+        Claim(
+            f"ONI {how} ends with a lower test error than He's start, OrthInit x sqrt 2 and batch normalisation (not a "
+            "claim of the paper)",
+            judge_practice(PRACTICE, network),
+            TWO_SEEDS,
+        )
+        for how, network in (("as printed", ONI), ("with Z orthogonal and not centred", ONI_ISOMETRIC))
     ),
 ]
 
@@ -162,12 +162,12 @@ def charts(results: Results) -> list[Chart]:
 
     paper = style_networks(results, [DEFAULT, PLAIN, ORTH_INIT, ONI])
     variants = style_networks(results, [ONI, ONI_ISOMETRIC, *MIXED])
-    practice = style_networks(results, [ONI_ISOMETRIC, *PRACTICE])
+    practice = style_networks(results, [ONI, ONI_ISOMETRIC, *PRACTICE])
     step = min(SPECTRUM_STEP, max(int(step) for step in results[0].measured["spectrum"]))
     return [
         *error_charts("As in the paper: {part} error", paper),
         *error_charts("Starts of ONI: {part} error", variants),
-        *(error_charts("Beside common practice: {part} error", practice) if len(practice) > 1 else []),
+        *(error_charts("Beside common practice: {part} error", practice) if len(practice) > 2 else []),
         spectrum_chart(f"As in the paper: layer 5 after {step} steps", paper, 5, step),
         spectrum_chart(f"Starts of ONI: layer 5 after {step} steps", variants, 5, step),
     ]
@@ -207,5 +207,7 @@ EXPERIMENT = Experiment(
     findings="In each seed OrthInit is ahead of plain in the first epoch, by less than seeds differ, and no longer in "
     "the second. Trained at ten times its learning rate, ONI as printed changes its spectrum more: five steps bring "
     "the median singular value of a random Z only to 0.89, so W follows what the updates do to Z. But none passes 1, "
-    "while OrthInit's largest grows. From an orthogonal Z it moves about as little as OrthInit's.",
+    "while OrthInit's largest grows. From an orthogonal Z it moves about as little as OrthInit's. He's start and the "
+    "factor sqrt 2 make the plain networks a point better than the paper's, and batch normalisation is as good as ONI "
+    "from an orthogonal Z; ONI as printed is half a point better than that here, but not in 20 layers (fig6).",
 )

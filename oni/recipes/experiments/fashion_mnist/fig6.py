@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from oni.recipes.experiments.errors import errors_at, format_errors, mean_error
 from oni.recipes.experiments.experiment import Claim, Experiment, Judgement, Results
 from oni.recipes.experiments.fashion_mnist.family import (
     ISOMETRIC,
@@ -23,12 +24,9 @@ from oni.recipes.experiments.fashion_mnist.family import (
 from oni.recipes.experiments.fashion_mnist.reading import (
     CONVERGED,
     NOTABLE,
-    errors_at,
     find_runs,
-    format_errors,
     judge_practice,
     make_table,
-    mean_error,
     style_networks,
 )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from oni.recipes.experiments.errors import errors_at, format_errors, mean_error
 from oni.recipes.experiments.experiment import Claim, Experiment, Judgement, Results
 from oni.recipes.experiments.fashion_mnist.family import (
     LONG,
@@ -18,16 +19,7 @@ from oni.recipes.experiments.fashion_mnist.family import (
     make_measure,
     make_plan,
 )
-from oni.recipes.experiments.fashion_mnist.reading import (
-    COLOURS,
-    NOTABLE,
-    errors_at,
-    find_runs,
-    format_errors,
-    make_table,
-    mean_error,
-    style_networks,
-)
+from oni.recipes.experiments.fashion_mnist.reading import COLOURS, NOTABLE, find_runs, make_table, style_networks
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -6,6 +6,7 @@ import itertools
 import statistics
 from typing import TYPE_CHECKING
 
+from oni.recipes.experiments.errors import errors_at, is_below
 from oni.recipes.experiments.experiment import Claim, Experiment, Judgement, Results
 from oni.recipes.experiments.fashion_mnist.family import (
     LONG,
@@ -21,14 +22,7 @@ from oni.recipes.experiments.fashion_mnist.family import (
     make_measure,
     make_plan,
 )
-from oni.recipes.experiments.fashion_mnist.reading import (
-    NOTABLE,
-    errors_at,
-    find_runs,
-    is_below,
-    make_table,
-    style_networks,
-)
+from oni.recipes.experiments.fashion_mnist.reading import NOTABLE, find_runs, make_table, style_networks
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

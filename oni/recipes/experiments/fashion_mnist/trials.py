@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from oni.recipes.experiments.errors import errors_at, mean_error
 from oni.recipes.experiments.experiment import Results
 from oni.recipes.experiments.fashion_mnist.family import (
     BATCH,
@@ -17,7 +18,7 @@ from oni.recipes.experiments.fashion_mnist.family import (
     make_config,
     name_network,
 )
-from oni.recipes.experiments.fashion_mnist.reading import COLOURS, CONVERGED, errors_at, find_runs, mean_error
+from oni.recipes.experiments.fashion_mnist.reading import COLOURS, CONVERGED, find_runs
 
 if TYPE_CHECKING:
     from oni.recipes.charts.chart import Series

@@ -295,14 +295,14 @@ def describe_sizes(run: ConvolutionTimes) -> str:
 def make_table(results: Results) -> Comparison:
     def ratio(case: str, name: str) -> Quantity:
         interval = ratio_interval(results, case, name)
-        return Quantity(interval.value, (interval.high - interval.low) / 2)
+        return Quantity(interval.value, (interval.high - interval.low) / 2, digits=3)
 
     cells: list[list[str | Quantity]] = []
     for run in results:
         case = run.parameters.case
-        printed = [Quantity(printed_ratio(case, steps)) for steps in STEPS]
+        printed = [Quantity(printed_ratio(case, steps), digits=3) for steps in STEPS]
         cells.append([case, "paper", Quantity(PRINTED[case][0], digits=None), *printed, ""])
-        plain = Quantity(run.measured["plain_at_full_batch"][1], digits=1)
+        plain = Quantity(run.measured["plain_at_full_batch"][1], digits=0)
         ours, theirs = ([ratio(case, f"{name} T={steps}") for steps in STEPS] for name in ("oni", "authors"))
         cells.append([describe_sizes(run.parameters), "oni", plain, *ours, ratio(case, "spectral norm")])
         cells.append(["", "authors' form", plain, *theirs, ""])

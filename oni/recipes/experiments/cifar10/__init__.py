@@ -1,0 +1,1 @@
+"""Tables 1 and 2 and their figures, on CIFAR-10."""
