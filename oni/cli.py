@@ -149,6 +149,16 @@ def reproduce(
     strategy: Annotated[str, typer.Option(help="Over several devices: ddp, or fsdp2 to shard the weights.")] = "auto",
     num_nodes: Annotated[int, typer.Option(help="How many machines.")] = 1,
     precision: Annotated[str | None, typer.Option(help="32-true, 64-true, bf16-mixed, 16-mixed, ...")] = None,
+    inception: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", dir_okay=False, help="GANs: Inception network (TorchScript), for FID and KID."),
+    ] = None,
+    inception_sha256: Annotated[
+        str | None, typer.Option(metavar="DIGEST", help="Of that file, if oni does not know it and you trust it.")
+    ] = None,
+    classifier: Annotated[
+        Path | None, typer.Option(metavar="RUN", file_okay=False, help="GANs: a classifier's run, for class scores.")
+    ] = None,
     table: Annotated[
         str | None, typer.Option(metavar="FORMAT", help="Print the table alone: latex, csv or markdown.")
     ] = None,
@@ -175,6 +185,8 @@ def reproduce(
         changes=changes or [],
         file=config,
         precision=precision,
+        inception=(inception, inception_sha256),
+        classifier=classifier,
     )
     request = Request(id, preset, out, seed, seeds, only=only, dry_run=dry_run, plain=plain, json=json, table=table)
     run(request, setting)
@@ -210,6 +222,24 @@ def train(
 
     hardware = (accelerator, devices, strategy, num_nodes)
     train_config(Request(config, changes or [], data, download, out, resume, hardware, precision, json, plain))
+
+
+def sample(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a GAN's training run.")],
+    out: Annotated[Path, typer.Option("--out", "-o", dir_okay=False, help="The PNG file to write.")],
+    number: Annotated[int, typer.Option("--number", "-n", help="How many images.")] = 64,
+    seed: Annotated[
+        int | None, typer.Option(help="Of the noise; without it, the one of the run's own sample sheets.")
+    ] = None,
+    columns: Annotated[int, typer.Option(help="Images in a row.")] = 8,
+    mode: Annotated[
+        str, typer.Option(help="Batch normalisation of the generator: eval (running means) or train (each batch's).")
+    ] = "eval",
+) -> None:
+    """Draw images from the generator of a trained GAN, on one sheet."""
+    from oni.recipes.generated.samples import draw_sheet
+
+    print(draw_sheet(run, out, number, seed, columns=columns, mode=mode))
 
 
 def inspect(
@@ -264,6 +294,7 @@ COMMANDS: dict[Callable[..., None], str] = {
     list_experiments: "oni list",
     reproduce: "oni reproduce fig5 --preset laptop epochs=5",
     train: "oni train examples/train.yaml learning_rate=0.05",
+    sample: "oni sample results/runs/RUN -n 64 -o sheet.png --seed 1",
     report: "oni report results/fig5 --out report.html",
     compare: "oni compare results/runs/RUN1 results/runs/RUN2",
 }

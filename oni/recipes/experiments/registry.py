@@ -31,6 +31,11 @@ MODULES = {
     "figA2": "fashion_mnist.figA2",
     "figA3": "fashion_mnist.figA3",
     "figA6": "fashion_mnist.figA6",
+    "figA7": "gan.figA7",
+    "figA8": "gan.figA8",
+    "figA9": "gan.figA9",
+    "figA10": "gan.figA10",
+    "figA11": "gan.figA11",
     "tableA1": "timing.tableA1",
     "tableA2": "synthetic.tableA2",
 }
