@@ -30,6 +30,8 @@ MODULES = {
     "figA1": "synthetic.figA1",
     "figA2": "fashion_mnist.figA2",
     "figA3": "fashion_mnist.figA3",
+    "figA4": "cifar10.figA4",
+    "figA5": "cifar10.figA5",
     "figA6": "fashion_mnist.figA6",
     "figA7": "gan.figA7",
     "figA8": "gan.figA8",

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from oni.recipes.data.images import Dataset
     from oni.recipes.experiments.experiment import Experiment
     from oni.recipes.metrics.extractors import Extractor
+    from oni.recipes.training.config import Config
     from oni.recipes.training.progress import Reporter
 
 __all__ = ["NotTrained", "Setting", "check_overrides", "make_setting", "read_overrides"]
@@ -64,29 +65,33 @@ class Setting:
         if self.data is not None and not self.download and not self.data.is_dir():
             raise FileNotFoundError(f"--data {self.data}: there is no such folder")
 
-    def load_dataset(self, name: str) -> Dataset:
-        """A data set, read once."""
-        if name not in self.datasets:
-            self.datasets[name] = load_dataset(name, self.data, download=self.download)
-        return self.datasets[name]
+    def load_dataset(self, config: Config) -> Dataset:
+        """The data set of a configuration, read once."""
+        key = json.dumps([config.data, config.data_options])
+        if key not in self.datasets:
+            options, workers = config.data_options, self.hardware.readers
+            self.datasets[key] = load_dataset(
+                config.data, self.data, options=options, workers=workers, download=self.download
+            )
+        return self.datasets[key]
 
-    def load_extractors(self, data: str) -> list[Extractor]:
-        """By what images like those of a data set are measured, each loaded once."""
+    def load_extractors(self, config: Config) -> list[Extractor]:
+        """By what generated images like those of a configuration's data are measured, each loaded once."""
         if self.inception is not None and "inception" not in self.extractors:
             from oni.recipes.metrics.extractors import load_inception
 
             self.extractors["inception"] = load_inception(self.inception, self.inception_sha256)
-        if self.classifier is not None and data not in self.extractors:
+        if self.classifier is not None and config.data not in self.extractors:
             from oni.recipes.generated.classifier import load_classifier
 
-            self.extractors[data] = load_classifier(self.classifier, self.load_dataset(data))
-        return [self.extractors[name] for name in ("inception", data) if name in self.extractors]
+            self.extractors[config.data] = load_classifier(self.classifier, self.load_dataset(config))
+        return [self.extractors[name] for name in ("inception", config.data) if name in self.extractors]
 
     def given_options(self) -> list[str]:
         """The options that are of use only where something is trained."""
         options = {
             "--data": self.data,
-            "--devices, --strategy, --num-nodes or --accelerator": self.hardware != Hardware(),
+            "--devices, --strategy, --num-nodes, --accelerator or --workers": self.hardware != Hardware(),
             "--resume": self.resume,
             "--inception": self.inception,
             "--classifier": self.classifier,
@@ -100,7 +105,7 @@ def make_setting(
     runs: Path,
     data: Path | None,
     download: bool,
-    hardware: tuple[str, int, str, int],
+    hardware: Hardware,
     progress: str,
     resume: bool,
     changes: Sequence[str],
@@ -114,7 +119,7 @@ def make_setting(
     return Setting(
         runs,
         data,
-        Hardware(*hardware),
+        hardware,
         progress,
         resume,
         download,

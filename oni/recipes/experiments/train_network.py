@@ -71,7 +71,7 @@ def train_network(config: Config, setting: Setting) -> dict[str, Any]:
     result = train(
         config,
         setting.runs,
-        watch=build_watchers(config, setting.load_dataset(config.data)) if config.watch else None,
+        watch=build_watchers(config, setting.load_dataset(config)) if config.watch else None,
         **train_options(config, setting),
     )
     curves = {name: [row.get(name) for row in result.epochs] for name in CURVES}
@@ -86,13 +86,13 @@ def train_network(config: Config, setting: Setting) -> dict[str, Any]:
 
 def check_finished(config: Config, setting: Setting) -> None:
     """In a dry run, refuse a run that is not finished."""
-    if setting.dry_run and not find_result(config, setting.runs, setting.load_dataset(config.data).sha256):
+    if setting.dry_run and not find_result(config, setting.runs, setting.load_dataset(config).sha256):
         raise NotTrained(config.name)
 
 
 def train_options(config: Config, setting: Setting) -> dict[str, Any]:
     return {
-        "data": setting.load_dataset(config.data),
+        "data": setting.load_dataset(config),
         "hardware": setting.hardware,
         "progress": setting.reporter or setting.progress,
         "resume": setting.resume,

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from oni.recipes.experiments.gan.family import GANRun, make_config
 from oni.recipes.generated.measure import NAMES, Protocol, measure_run, read_measured
 from oni.recipes.training.overall import Overall
 from oni.recipes.training.progress import Reporter, make_reporter
 
 if TYPE_CHECKING:
-    from oni.recipes.experiments.gan.family import GANRun
     from oni.recipes.experiments.setting import Setting
 
 __all__ = ["measure_images"]
@@ -21,9 +21,10 @@ PROVENANCE = ("samples", "real_samples", "mode", "extractor", "extractor_sha256"
 def measure_images(setting: Setting, run: GANRun, folder: Path) -> dict[str, Any]:
     """The numbers by name, and for each kind of extractor (``by_inception``, ``by_classifier``) how they came about."""
     protocol = Protocol(run.images, run.real_images)
-    dataset = setting.load_dataset(run.data)
+    config = make_config(run)
+    dataset = setting.load_dataset(config)
     measured = read_measured(folder, dataset, protocol)
-    for extractor in [] if setting.dry_run else setting.load_extractors(run.data):
+    for extractor in [] if setting.dry_run else setting.load_extractors(config):
         progress = Progress(setting, folder.name)
         try:
             measured[extractor.kind] = measure_run(folder, dataset, extractor, protocol, progress.watch)
