@@ -251,7 +251,8 @@ def show_part(
     for run in results:
         numbers = {name: last_number(value) for name, value in run.measured.items()}
         numbers = {name: value for name, value in numbers.items() if isinstance(value, int | float | str)}
-        rows.append({"run": experiment.describe(run.parameters), **numbers})
+        folder = {"folder": numbers.pop("run")} if "run" in numbers else {}
+        rows.append({"run": experiment.describe(run.parameters), **numbers, **folder})
     if request.json:
         event = {"event": "part", "id": experiment.id, "only": request.only, "runs": rows}
         print(json.dumps({**event, "written": list(map(str, written))}))
