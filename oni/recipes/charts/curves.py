@@ -98,7 +98,8 @@ def with_error_axis(chart: Chart, log: bool | None = None) -> Chart:
     """The chart with a range for errors in percent, logarithmic where one line would squash the others."""
     values = [value for line in chart.series for value in [*line.y, *line.low, *line.high] if value is not None]
     low, high = log_range(values)
-    if log or (log is None and max(values, default=0.0) > WIDE * low):
+    smallest = min(values, default=0.0) or low
+    if log or (log is None and max(values, default=0.0) > WIDE * smallest):
         series = [at_least(line, low) for line in chart.series]
         return replace(chart, series=series, y_log=True, y_range=(low, min(high, 100.0)))
     return replace(chart, y_range=linear_range(values))
