@@ -150,6 +150,16 @@ def reproduce(
     num_nodes: options.NumNodes = 1,
     workers: options.Workers = None,
     precision: options.Precision = None,
+    inception: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", dir_okay=False, help="GANs: Inception network (TorchScript), for FID and KID."),
+    ] = None,
+    inception_sha256: Annotated[
+        str | None, typer.Option(metavar="DIGEST", help="Of that file, if oni does not know it and you trust it.")
+    ] = None,
+    classifier: Annotated[
+        Path | None, typer.Option(metavar="RUN", file_okay=False, help="GANs: a classifier's run, for class scores.")
+    ] = None,
     table: Annotated[
         str | None, typer.Option(metavar="FORMAT", help="Print the table alone: latex, csv or markdown.")
     ] = None,
@@ -177,6 +187,8 @@ def reproduce(
         changes=changes or [],
         file=config,
         precision=precision,
+        inception=(inception, inception_sha256),
+        classifier=classifier,
     )
     request = Request(id, preset, out, seed, seeds, only=only, dry_run=dry_run, plain=plain, json=json, table=table)
     run(request, setting)
@@ -212,6 +224,24 @@ def train(
 
     hardware = Hardware(accelerator, devices, strategy, num_nodes, workers)
     train_config(Request(config, changes or [], data, download, out, resume, hardware, precision, json, plain))
+
+
+def sample(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a GAN's training run.")],
+    out: Annotated[Path, typer.Option("--out", "-o", dir_okay=False, help="The PNG file to write.")],
+    number: Annotated[int, typer.Option("--number", "-n", help="How many images.")] = 64,
+    seed: Annotated[
+        int | None, typer.Option(help="Of the noise; without it, the one of the run's own sample sheets.")
+    ] = None,
+    columns: Annotated[int, typer.Option(help="Images in a row.")] = 8,
+    mode: Annotated[
+        str, typer.Option(help="Batch normalisation of the generator: eval (running means) or train (each batch's).")
+    ] = "eval",
+) -> None:
+    """Draw images from the generator of a trained GAN, on one sheet."""
+    from oni.recipes.generated.samples import draw_sheet
+
+    print(draw_sheet(run, out, number, seed, columns=columns, mode=mode))
 
 
 def inspect(
@@ -266,6 +296,7 @@ COMMANDS: dict[Callable[..., None], str] = {
     list_experiments: "oni list",
     reproduce: "oni reproduce fig5 --preset laptop epochs=5",
     train: "oni train examples/train.yaml learning_rate=0.05",
+    sample: "oni sample results/runs/RUN -n 64 -o sheet.png --seed 1",
     report: "oni report results/fig5 --out report.html",
     compare: "oni compare results/runs/RUN1 results/runs/RUN2",
 }

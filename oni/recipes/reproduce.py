@@ -66,6 +66,10 @@ def reproduce(request: Request, setting: Setting | None = None) -> None:
         raise ValueError(unknown_name("table format", request.table, TABLE_FORMATS))
     if setting and not experiment.trains and (given := setting.given_options()):
         raise ValueError(f"{request.id} trains nothing, so {given[0]} is of no use; leave it out")
+    if setting and not experiment.generates and (setting.inception or setting.classifier):
+        raise ValueError(
+            f"{request.id} measures no generated images, so --inception and --classifier are of no use there"
+        )
     setting = setting or Setting(request.out / RUNS)
     planned = plan_runs(experiment, request, setting)
     if request.dry_run:

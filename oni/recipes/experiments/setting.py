@@ -16,6 +16,7 @@ from oni.recipes.training.overrides import read_changes
 if TYPE_CHECKING:
     from oni.recipes.data.images import Dataset
     from oni.recipes.experiments.experiment import Experiment
+    from oni.recipes.metrics.extractors import Extractor
     from oni.recipes.training.config import Config
     from oni.recipes.training.progress import Reporter
 
@@ -47,6 +48,13 @@ class Setting:
     reporter: Reporter | None = field(default=None, repr=False)
     """Shows how runs go; made from ``progress`` for each of them otherwise."""
     datasets: dict[str, Dataset] = field(default_factory=dict, repr=False)
+    inception: Path | None = None
+    """The file of the Inception network, by which generated images are measured."""
+    inception_sha256: str | None = None
+    """Its digest, if it is not one that is known."""
+    classifier: Path | None = None
+    """The run of a classifier, by which they are measured too."""
+    extractors: dict[str, Extractor] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         for key, remedy in REFUSED.items():
@@ -67,12 +75,26 @@ class Setting:
             )
         return self.datasets[key]
 
+    def load_extractors(self, config: Config) -> list[Extractor]:
+        """By what generated images like those of a configuration's data are measured, each loaded once."""
+        if self.inception is not None and "inception" not in self.extractors:
+            from oni.recipes.metrics.extractors import load_inception
+
+            self.extractors["inception"] = load_inception(self.inception, self.inception_sha256)
+        if self.classifier is not None and config.data not in self.extractors:
+            from oni.recipes.generated.classifier import load_classifier
+
+            self.extractors[config.data] = load_classifier(self.classifier, self.load_dataset(config))
+        return [self.extractors[name] for name in ("inception", config.data) if name in self.extractors]
+
     def given_options(self) -> list[str]:
         """The options that are of use only where something is trained."""
         options = {
             "--data": self.data,
             "--devices, --strategy, --num-nodes, --accelerator or --workers": self.hardware != Hardware(),
             "--resume": self.resume,
+            "--inception": self.inception,
+            "--classifier": self.classifier,
             **{format_override(key, value): True for key, value in self.overrides.items()},
         }
         return [name for name, given in options.items() if given]
@@ -89,10 +111,23 @@ def make_setting(
     changes: Sequence[str],
     file: Path | None,
     precision: str | None,
+    inception: tuple[Path | None, str | None] = (None, None),
+    classifier: Path | None = None,
 ) -> Setting:
     """A setting as the command line has it. ``KEY=VALUE`` wins over the option, and that over the file."""
     words = [*(read_changes(file) if file else []), *([f"precision={precision}"] if precision else []), *changes]
-    return Setting(runs, data, hardware, progress, resume, download, read_overrides(words))
+    return Setting(
+        runs,
+        data,
+        hardware,
+        progress,
+        resume,
+        download,
+        read_overrides(words),
+        inception=inception[0],
+        inception_sha256=inception[1],
+        classifier=classifier,
+    )
 
 
 def read_overrides(words: Sequence[str]) -> dict[str, Any]:

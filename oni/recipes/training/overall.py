@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from oni.recipes.training.progress import Bar, choose_kind, format_seconds, make_reporter
+from oni.recipes.training.progress import Bar, Reporter, choose_kind, format_seconds, make_reporter
 
 __all__ = ["Overall"]
 
@@ -74,6 +74,11 @@ class Overall:
         self.heading = heading
         self.run_steps = self.run_done = 0
         self.trained_steps = 0
+
+    def for_other_work(self) -> Reporter:
+        """The reporter of one run, for what is no training: its steps say nothing of the time left."""
+        self.print_heading()
+        return self.reporter
 
     def finish(self) -> None:
         """Count the run as done."""
