@@ -280,7 +280,7 @@ def bake(
     center: Annotated[str | None, typer.Option(help="auto, true or false.")] = None,
     bound: Annotated[str | None, typer.Option(help="compact, frobenius or tight.")] = None,
     groups: Annotated[int | None, typer.Option(help="Groups of rows.")] = None,
-    schedule: Annotated[str | None, typer.Option(help="newton or minimax.")] = None,
+    schedule: Annotated[str | None, typer.Option(help="newton, minimax or e.g. minimax:0.03.")] = None,
 ) -> None:
     """Turn the checkpoint of a converted model into that of the plain architecture."""
     from oni.checkpoints.bake import bake as run
