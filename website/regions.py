@@ -18,13 +18,14 @@ from typing import Any
 from oni.files import write_atomically
 from oni.names import unknown_name
 from website.bench import BENCH
+from website.certified import CERTIFIED
 from website.headlines import HEADLINES
 from website.measured import MEASURED
 from website.scale import SCALE
 
 __all__ = ["WRITERS", "fill", "pages", "write_regions"]
 
-WRITERS: Mapping[str, Callable[..., str]] = {**MEASURED, **BENCH, **HEADLINES, **SCALE}
+WRITERS: Mapping[str, Callable[..., str]] = {**MEASURED, **BENCH, **HEADLINES, **SCALE, **CERTIFIED}
 """Each is called with the folder of results and the arguments of the region, and returns Markdown."""
 
 REGION = re.compile(
