@@ -149,6 +149,21 @@ def reproduce(
     strategy: Annotated[str, typer.Option(help="Over several devices: ddp, or fsdp2 to shard the weights.")] = "auto",
     num_nodes: Annotated[int, typer.Option(help="How many machines.")] = 1,
     precision: Annotated[str | None, typer.Option(help="32-true, 64-true, bf16-mixed, 16-mixed, ...")] = None,
+    threads: Annotated[
+        int | None, typer.Option(min=1, help="Threads for each run; torch's own choice otherwise.")
+    ] = None,
+    engine: Annotated[
+        str, typer.Option(help="local: one run after the other; ray: as many at once as the Ray cluster has room for.")
+    ] = "local",
+    address: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HOST:PORT", help="Of a running Ray cluster, or auto; Ray starts on this machine otherwise."
+        ),
+    ] = None,
+    gpus_per_run: Annotated[
+        float | None, typer.Option(help="With ray: GPUs for each run, up to 1; one if there are any otherwise.")
+    ] = None,
     table: Annotated[
         str | None, typer.Option(metavar="FORMAT", help="Print the table alone: latex, csv or markdown.")
     ] = None,
@@ -160,7 +175,9 @@ def reproduce(
     What is trained is kept run by run, and a finished run is never trained again.
     What was interrupted continues with --resume, bit for bit.
     Several such commands with the same --out share the work.
+    With --engine ray, --out must be on a file system that all machines of the cluster share.
     """
+    from oni.machine import torch_threads
     from oni.recipes.experiments.setting import make_setting
     from oni.recipes.reproduce import Request
     from oni.recipes.reproduce import reproduce as run
@@ -170,6 +187,7 @@ def reproduce(
         data=data,
         download=download,
         hardware=(accelerator, devices, strategy, num_nodes),
+        engine=(engine, address, gpus_per_run),
         progress="json" if json else "lines" if plain else "auto",
         resume=resume,
         changes=changes or [],
@@ -177,7 +195,8 @@ def reproduce(
         precision=precision,
     )
     request = Request(id, preset, out, seed, seeds, only=only, dry_run=dry_run, plain=plain, json=json, table=table)
-    run(request, setting)
+    with torch_threads(threads):
+        run(request, setting)
 
 
 def train(

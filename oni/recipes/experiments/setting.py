@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from oni.recipes.data.datasets import load_dataset
 from oni.recipes.experiments.texts import format_override
 from oni.recipes.training.devices import Hardware
+from oni.recipes.training.grid import Engine
 from oni.recipes.training.overrides import read_changes
 
 if TYPE_CHECKING:
@@ -43,6 +45,8 @@ class Setting:
     """By key of a configuration, for every run; an option of a method for the runs of that method."""
     dry_run: bool = False
     """Read what is finished; what is not raises `NotTrained`."""
+    engine: Engine = field(default_factory=Engine)
+    """Who trains them."""
     reporter: Reporter | None = field(default=None, repr=False)
     """Shows how runs go; made from ``progress`` for each of them otherwise."""
     datasets: dict[str, Dataset] = field(default_factory=dict, repr=False)
@@ -56,6 +60,23 @@ class Setting:
         if self.data is not None and not self.download and not self.data.is_dir():
             raise FileNotFoundError(f"--data {self.data}: there is no such folder")
 
+        self.engine.check_hardware(self.hardware)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What another process gets: everything but data, which it reads itself, and what shows progress."""
+        return {**vars(self), "datasets": {}, "reporter": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state, datasets=datasets_here(state["data"]))
+
+    def prepare_elsewhere(self, names: Iterable[str]) -> Setting:
+        """The setting for processes that start in other folders; data sets are downloaded now, once for all."""
+        if self.download:
+            for name in sorted(names):
+                self.load_dataset(name)
+        data = self.data and self.data.resolve()
+        return replace(self, runs=self.runs.resolve(), data=data, download=False)
+
     def load_dataset(self, name: str) -> Dataset:
         """A data set, read once."""
         if name not in self.datasets:
@@ -67,10 +88,17 @@ class Setting:
         options = {
             "--data": self.data,
             "--devices, --strategy, --num-nodes or --accelerator": self.hardware != Hardware(),
+            "--engine": self.engine != Engine(),
             "--resume": self.resume,
             **{format_override(key, value): True for key, value in self.overrides.items()},
         }
         return [name for name, given in options.items() if given]
+
+
+@cache
+def datasets_here(data: Path | None) -> dict[str, Dataset]:
+    """The data sets that this process has read for one run and keeps for the next."""
+    return {}
 
 
 def make_setting(
@@ -79,6 +107,7 @@ def make_setting(
     data: Path | None,
     download: bool,
     hardware: tuple[str, int, str, int],
+    engine: tuple[str, str | None, float | None],
     progress: str,
     resume: bool,
     changes: Sequence[str],
@@ -87,7 +116,8 @@ def make_setting(
 ) -> Setting:
     """A setting as the command line has it. ``KEY=VALUE`` wins over the option, and that over the file."""
     words = [*(read_changes(file) if file else []), *([f"precision={precision}"] if precision else []), *changes]
-    return Setting(runs, data, Hardware(*hardware), progress, resume, download, read_overrides(words))
+    overrides = read_overrides(words)
+    return Setting(runs, data, Hardware(*hardware), progress, resume, download, overrides, engine=Engine(*engine))
 
 
 def read_overrides(words: Sequence[str]) -> dict[str, Any]:
