@@ -19,6 +19,8 @@ from oni.names import unknown_name
 with suppress(ModuleNotFoundError):
     import typer
 
+    import oni.cli_options as options
+
 __all__ = ["main"]
 
 INTERRUPTED = 130  # 128 + SIGINT, as in a shell
@@ -30,7 +32,7 @@ def demo(
     ] = Path("oni-demo"),
     seed: Annotated[int, typer.Option(help="Seed of the first weights and of the order of samples.")] = 0,
     preset: Annotated[str, typer.Option(help="laptop (two minutes) or smoke (seconds, shows nothing).")] = "laptop",
-    plain: Annotated[bool, typer.Option("--plain", help="ASCII only, no colours.")] = False,
+    plain: options.Plain = False,
 ) -> None:
     """Train four 10-layer networks over the learning rate: a table here, and report.html with everything.
 
@@ -67,7 +69,7 @@ def compare(
         typer.Argument(metavar="RUN", help="Folders of training runs, or of results of one experiment; two or more."),
     ],
     json: Annotated[bool, typer.Option("--json", help="For programs: one JSON object.")] = False,
-    plain: Annotated[bool, typer.Option("--plain", help="ASCII only, no colours.")] = False,
+    plain: options.Plain = False,
 ) -> None:
     """Compare runs, or results of one experiment: what differs in configuration and in result."""
     from oni.recipes.report.compare import compare as run
@@ -87,7 +89,7 @@ def bench(
     json: Annotated[
         Path | None, typer.Option(metavar="FILE", dir_okay=False, help="Write every number here as well.")
     ] = None,
-    plain: Annotated[bool, typer.Option("--plain", help="ASCII only, no colours.")] = False,
+    plain: options.Plain = False,
 ) -> None:
     """Measure speed and memory on this machine, beside every other way to do the same."""
     from oni.bench.command import run
@@ -98,7 +100,7 @@ def bench(
 
 def list_experiments(
     out: Annotated[Path, typer.Option(help="Folder in which to look for results.")] = Path("results"),
-    plain: Annotated[bool, typer.Option("--plain", help="ASCII only, no colours.")] = False,
+    plain: options.Plain = False,
 ) -> None:
     """List the paper's experiments, their presets, and where their results are."""
     from oni.recipes.experiments.listing import show_list
@@ -118,17 +120,15 @@ def reproduce(
     preset: Annotated[
         str, typer.Option(help="How much of it: smoke (seconds), laptop (minutes), paper, or what oni list shows.")
     ] = "laptop",
-    data: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Folder of the data set's files; its usual places otherwise.")
-    ] = None,
-    download: Annotated[bool, typer.Option("--download", help="Fetch what --data lacks, with checksums.")] = False,
+    data: options.Data = None,
+    download: options.Download = False,
     out: Annotated[
         Path, typer.Option(file_okay=False, help="Folder for results and pictures, made if missing.")
     ] = Path("results"),
     runs: Annotated[
         Path | None, typer.Option(metavar="DIR", file_okay=False, help="Folder of training runs; OUT/runs otherwise.")
     ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Continue training that was interrupted.")] = False,
+    resume: options.Resume = False,
     config: Annotated[
         Path | None, typer.Option(metavar="FILE", dir_okay=False, help="YAML file of changes; KEY=VALUE win over it.")
     ] = None,
@@ -144,11 +144,12 @@ def reproduce(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="List the runs, which are finished, and how long the rest may take.")
     ] = False,
-    accelerator: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
-    devices: Annotated[int, typer.Option(help="How many of them on each node; the batch is shared.")] = 1,
-    strategy: Annotated[str, typer.Option(help="Over several devices: ddp, or fsdp2 to shard the weights.")] = "auto",
-    num_nodes: Annotated[int, typer.Option(help="How many machines.")] = 1,
-    precision: Annotated[str | None, typer.Option(help="32-true, 64-true, bf16-mixed, 16-mixed, ...")] = None,
+    accelerator: options.Accelerator = "auto",
+    devices: options.Devices = 1,
+    strategy: options.Strategy = "auto",
+    num_nodes: options.NumNodes = 1,
+    workers: options.Workers = None,
+    precision: options.Precision = None,
     threads: Annotated[
         int | None, typer.Option(min=1, help="Threads for each run; torch's own choice otherwise.")
     ] = None,
@@ -167,8 +168,8 @@ def reproduce(
     table: Annotated[
         str | None, typer.Option(metavar="FORMAT", help="Print the table alone: latex, csv or markdown.")
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="For programs: JSON, one object a line.")] = False,
-    plain: Annotated[bool, typer.Option("--plain", help="ASCII only, no colours.")] = False,
+    json: options.JSONLines = False,
+    plain: options.Plain = False,
 ) -> None:
     """Run an experiment of the paper: its numbers beside ours, and each of its claims held, not held or not tested.
 
@@ -181,13 +182,15 @@ def reproduce(
     from oni.recipes.experiments.setting import make_setting
     from oni.recipes.reproduce import Request
     from oni.recipes.reproduce import reproduce as run
+    from oni.recipes.training.devices import Hardware
+    from oni.recipes.training.grid import Engine
 
     setting = make_setting(
         runs=runs or out / "runs",
         data=data,
         download=download,
-        hardware=(accelerator, devices, strategy, num_nodes),
-        engine=(engine, address, gpus_per_run),
+        hardware=Hardware(accelerator, devices, strategy, num_nodes, workers),
+        engine=Engine(engine, address, gpus_per_run),
         progress="json" if json else "lines" if plain else "auto",
         resume=resume,
         changes=changes or [],
@@ -206,19 +209,18 @@ def train(
     changes: Annotated[
         list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Changes to it, e.g. learning_rate=0.05.")
     ] = None,
-    data: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Folder of the data set's files; its usual places otherwise.")
-    ] = None,
-    download: Annotated[bool, typer.Option("--download", help="Fetch what --data lacks, with checksums.")] = False,
+    data: options.Data = None,
+    download: options.Download = False,
     out: Annotated[Path, typer.Option(file_okay=False, help="Folder in which the run gets its own.")] = Path("runs"),
-    resume: Annotated[bool, typer.Option("--resume", help="Continue training that was interrupted.")] = False,
-    accelerator: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
-    devices: Annotated[int, typer.Option(help="How many of them on each node; the batch is shared.")] = 1,
-    strategy: Annotated[str, typer.Option(help="Over several devices: ddp, or fsdp2 to shard the weights.")] = "auto",
-    num_nodes: Annotated[int, typer.Option(help="How many machines.")] = 1,
-    precision: Annotated[str | None, typer.Option(help="32-true, 64-true, bf16-mixed, 16-mixed, ...")] = None,
-    json: Annotated[bool, typer.Option("--json", help="For programs: JSON, one object a line.")] = False,
-    plain: Annotated[bool, typer.Option("--plain", help="ASCII only, no colours.")] = False,
+    resume: options.Resume = False,
+    accelerator: options.Accelerator = "auto",
+    devices: options.Devices = 1,
+    strategy: options.Strategy = "auto",
+    num_nodes: options.NumNodes = 1,
+    workers: options.Workers = None,
+    precision: options.Precision = None,
+    json: options.JSONLines = False,
+    plain: options.Plain = False,
 ) -> None:
     """Train a network of your own choice: any data set, network and method that oni knows, or your own network.
 
@@ -226,8 +228,9 @@ def train(
     A finished run is never trained again; what was interrupted continues with --resume, bit for bit.
     """
     from oni.recipes.train import Request, train_config
+    from oni.recipes.training.devices import Hardware
 
-    hardware = (accelerator, devices, strategy, num_nodes)
+    hardware = Hardware(accelerator, devices, strategy, num_nodes, workers)
     train_config(Request(config, changes or [], data, download, out, resume, hardware, precision, json, plain))
 
 
@@ -245,7 +248,7 @@ def inspect(
     limit: Annotated[
         int, typer.Option(help="Leave out matrices whose short side is longer: they take minutes.")
     ] = 4096,
-    plain: Annotated[bool, typer.Option("--plain", help="ASCII only, no colours.")] = False,
+    plain: options.Plain = False,
 ) -> None:
     """Show the spectrum of every weight matrix in a checkpoint, and how far each is from orthogonal."""
     from oni.checkpoints.inspect import inspect as run

@@ -28,10 +28,11 @@ LAYERS = [
     "checkpoints",
     "recipes",
     "bench",
+    "cli_options",
     "cli",
     "__main__",
 ]
-ON_TOP = {"style", "checkpoints", "recipes", "bench", "cli", "__main__"}
+ON_TOP = {"style", "checkpoints", "recipes", "bench", "cli_options", "cli", "__main__"}
 
 
 def modules():

@@ -21,6 +21,7 @@ from torch.nn.utils import parametrizations, parametrize
 
 from oni.baselines.olm import OLM, check_olm_options
 from oni.baselines.penalty import penalty
+from oni.baselines.unnormalised import Unnormalised, check_unnormalised_options
 from oni.baselines.weight_norm import CentredWeightNorm, check_norm_options
 from oni.models.bake import bake, make_plain
 from oni.models.convert import convert
@@ -196,6 +197,11 @@ def apply_olm(model: nn.Module, only: Selector, skip: Selector, **options: Any) 
     attach_all(model, only, skip, lambda weight, layout: OLM(weight, layout, checked))
 
 
+def apply_unnormalised(model: nn.Module, only: Selector, skip: Selector, **options: Any) -> None:
+    checked = check_unnormalised_options(**options)
+    attach_all(model, only, skip, lambda weight, layout: Unnormalised(weight, layout, checked))
+
+
 def attach_all(
     model: nn.Module, only: Selector, skip: Selector, make: Callable[[nn.Parameter, Layout], FromProxy]
 ) -> None:
@@ -254,6 +260,12 @@ def list_methods() -> Iterator[Method]:
     newton = "ONI: orthogonal by 5 Newton steps, "
     yield Method("oni", newton + "scaled by sqrt 2", apply_oni, {**NEWTON, **SCALED})
     yield Method("oni-ns", newton + "not scaled at the start", apply_oni, {**NEWTON, **UNSCALED})
+    yield Method(
+        "oni-columns",
+        "ONI without bounding in its iteration, a slip of the authors' column form",
+        apply_unnormalised,
+        {"steps": 5, "scale": 1.0, "learn_scale": False},
+    )
 
 
 METHODS: Mapping[str, Method] = MappingProxyType({method.name: method for method in list_methods()})

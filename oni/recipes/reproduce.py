@@ -157,13 +157,8 @@ def train_runs(experiment: Experiment, planned: Sequence[Any], setting: Setting)
 
 def train_run(id: str, parameters: Any, setting: Setting, attempt: Attempt) -> Run:
     """One run, in this process or in one that an engine started."""
-    accelerator = attempt.accelerator or setting.hardware.accelerator
-    own = replace(
-        setting,
-        hardware=replace(setting.hardware, accelerator=accelerator),
-        resume=setting.resume or attempt.resume,
-        reporter=attempt.reporter,
-    )
+    hardware, resume = attempt.place(setting.hardware), setting.resume or attempt.resume
+    own = replace(setting, hardware=hardware, resume=resume, reporter=attempt.reporter)
     return load_experiment(id).run(parameters, own)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from oni.names import unknown_name
@@ -30,7 +30,7 @@ class Request:
     download: bool = False
     out: Path = Path("runs")
     resume: bool = False
-    hardware: tuple[str, int, str, int] = ("auto", 1, "auto", 1)
+    hardware: Hardware = field(default_factory=Hardware)
     precision: str | None = None
     json: bool = False
     plain: bool = False
@@ -72,8 +72,14 @@ def train_config(request: Request) -> None:
             raise ValueError(unknown_name("watch", name, WATCHED))
     if request.download and request.data is None:
         raise ValueError("--download needs to know where to: pass --data DIR as well")
-    hardware = Hardware(*request.hardware)
-    dataset = load_dataset(config.data, request.data, download=request.download)
+    hardware = request.hardware
+    dataset = load_dataset(
+        config.data,
+        request.data,
+        options=config.data_options,
+        workers=hardware.readers,
+        download=request.download,
+    )
     watchers = build_watchers(config, dataset) if config.watch else {}
     result = train(
         config,

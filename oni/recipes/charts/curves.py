@@ -71,13 +71,27 @@ def error_chart(
     for name, (colour, runs) in styles.items():
         for part in parts:
             curves = [curve for run in runs if (curve := read_record(run).percent(part))]
-            columns = list(zip(*curves, strict=False))
+            columns = measured_columns(curves)
             if columns:
-                series.append(mean_and_band(name, range(1, len(columns) + 1), columns, colour, dashes[part]))
+                series.append(mean_and_band(name, list(columns), list(columns.values()), colour, dashes[part]))
     label = f"{PARTS[parts[0]]} error, %" if len(parts) == 1 else "error, %"
     meanings = {dashes[part]: PARTS[part] for part in parts} if len(parts) > 1 else {}
     chart = Chart(title, "epoch", label, series, caption=caption, dashes=meanings)
     return with_error_axis(chart, log)
+
+
+def measured_columns(curves: Sequence[Sequence[float | None]]) -> dict[int, list[float]]:
+    """By epoch, from 1: the values of all curves, for those epochs after which every run was measured.
+
+    >>> measured_columns([[50.0, None, 25.0], [40.0, None, 20.0]])
+    {1: [50.0, 40.0], 3: [25.0, 20.0]}
+    """
+    columns = {}
+    for epoch, values in enumerate(zip(*curves, strict=False), 1):
+        present = [value for value in values if value is not None]
+        if len(present) == len(values):
+            columns[epoch] = present
+    return columns
 
 
 def with_error_axis(chart: Chart, log: bool | None = None) -> Chart:
@@ -159,7 +173,10 @@ def sweep_chart(
     """The errors at the end against one option."""
     series = []
     for part in ("train", "test"):
-        columns = [[read_record(run).percent(part)[-1] for run in runs] for _, runs in results]
+        # The last epoch is always measured.
+        columns = [
+            [error for run in runs if (error := read_record(run).percent(part)[-1]) is not None] for _, runs in results
+        ]
         series.append(mean_and_band(PARTS[part], [at for at, _ in results], columns, colour, DASHES[part]))
     return with_error_axis(Chart(title, x, "error at the end, %", series, x_log=x_log, caption=caption))
 

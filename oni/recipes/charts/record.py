@@ -25,13 +25,13 @@ class TrainingRecord:
     """The curves of one run, and what was watched on the way."""
 
     metrics: Mapping[str, Values]
-    """By name, one value for each epoch; ``None`` where it was not finite."""
+    """By name, one value for each epoch; ``None`` where it was not measured, or not finite."""
     epochs: int = 0
     """How many there should be. A run that ended earlier diverged, and counts as wrong everywhere from there on."""
     watched: Mapping[str, Mapping[int, Mapping[str, Values]]] = field(default_factory=dict)
     """By what was watched (spectrum, signal), then by step, then by layer or quantity."""
 
-    def percent(self, part: str) -> list[float]:
+    def percent(self, part: str) -> list[float | None]:
         """The error of a part ("train", "validation", "test") in percent, after each epoch; empty if not recorded."""
         errors = self.metrics.get(f"{part}_error", ())
         return percent(errors, self.epochs) if any(error is not None for error in errors) else []
@@ -41,13 +41,15 @@ class TrainingRecord:
         return self.watched.get(name, {})
 
 
-def percent(errors: Values, epochs: int) -> list[float]:
-    """Errors in percent for every epoch; 100 where a run had diverged.
+def percent(errors: Values, epochs: int) -> list[float | None]:
+    """Errors in percent for every epoch; ``None`` where there was no measurement, 100 after a run had diverged.
 
-    >>> percent([0.25, None], 3)
-    [25.0, 100.0, 100.0]
+    >>> percent([0.25, None, 0.125], 4), percent([0.25, None], 3)
+    ([25.0, None, 12.5, 100.0], [25.0, 100.0, 100.0])
     """
-    measured = [100.0 if error is None else 100 * error for error in errors]
+    measured = [None if error is None else 100 * error for error in errors]
+    while len(errors) < epochs and measured and measured[-1] is None:
+        measured.pop()
     return measured + [100.0] * (epochs - len(measured))
 
 
@@ -63,7 +65,7 @@ def read_record(run: MeasuredRun | TrainingRecord) -> TrainingRecord:
     metrics = {
         name: values
         for name, values in run.measured.items()
-        if name.endswith(("_error", "_loss")) and isinstance(values, list)
+        if name.endswith(("_error", "_loss", "_distance")) and isinstance(values, list)
     }
     parameters = run.parameters
     epochs = parameters["epochs"] if isinstance(parameters, Mapping) else parameters.epochs

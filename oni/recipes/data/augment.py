@@ -18,7 +18,7 @@ from torch import Tensor
 
 from oni.names import unknown_name
 
-__all__ = ["AUGMENTATIONS", "Share", "augment", "random_integers"]
+__all__ = ["AUGMENTATIONS", "RESIZED_CROP", "Share", "augment", "random_integers"]
 
 PADDING = 4
 """Pixels that are added on each side before a crop to the old size."""
@@ -83,6 +83,15 @@ def crop(images: Tensor, indices: Tensor, *key: int | str) -> Tensor:
     return padded[samples, planes, rows[:, None, :, None], columns[:, None, None, :]]
 
 
+def keep(images: Tensor, indices: Tensor, *key: int | str) -> Tensor:
+    """What was changed already, while the images were decoded."""
+    return images
+
+
+RESIZED_CROP = "resized-crop"
+"""A random part of random size and shape, see `oni.recipes.data.decode.random_box`."""
+
+
 # A batch as one.
 
 
@@ -120,7 +129,7 @@ def reflect(shift: int, size: int, device: torch.device) -> Tensor:
     return size - 1 - (size - 1 - places).abs()
 
 
-ALONE: dict[str, Callable[..., Tensor]] = {"flip": flip, "crop": crop}
+ALONE: dict[str, Callable[..., Tensor]] = {"flip": flip, "crop": crop, RESIZED_CROP: keep}
 TOGETHER: dict[str, Callable[..., Tensor]] = {"flip-half": flip_half, "crop-together": crop_together}
 AUGMENTATIONS: dict[str, Callable[..., Tensor]] = {**ALONE, **TOGETHER}
 """Every augmentation, by name. The last two are the authors' code's."""

@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import hashlib
 import signal
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 import torch
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from oni.recipes.data.augment import Share, augment
+from oni.recipes.data.augment import RESIZED_CROP, Share, augment
 from oni.recipes.data.images import Dataset, InMemory, Source
 from oni.recipes.training.config import Config
 
-__all__ = ["Part", "Parts", "shuffle_indices", "split"]
+__all__ = ["Part", "Parts", "Unreadable", "seeded_generator", "shuffle_indices", "split"]
 
 Batch = tuple[Tensor, Tensor]
+
+
+class Unreadable(ValueError):
+    """A sample can't be read, and the run is not to go on without it. Only one of several processes may meet it."""
 
 
 def shuffle_indices(count: int, *seeds: int) -> Tensor:
@@ -27,9 +31,13 @@ def shuffle_indices(count: int, *seeds: int) -> Tensor:
     >>> shuffle_indices(5, 0, 1).equal(shuffle_indices(5, 0, 1)), shuffle_indices(5, 0, 1).equal(shuffle_indices(5, 1))
     (True, False)
     """
+    return torch.randperm(count, generator=seeded_generator(*seeds))
+
+
+def seeded_generator(*seeds: int | str) -> torch.Generator:
+    """A generator of random numbers on the CPU, another one for every choice of seeds."""
     digest = hashlib.sha256(",".join(map(str, seeds)).encode()).digest()
-    generator = torch.Generator().manual_seed(int.from_bytes(digest[:8], "big") >> 1)
-    return torch.randperm(count, generator=generator)
+    return torch.Generator().manual_seed(int.from_bytes(digest[:8], "big") >> 1)
 
 
 @dataclass(frozen=True)
@@ -52,6 +60,8 @@ class Part:
     deviation: Tensor | None = None
     memory_format: torch.memory_format = torch.contiguous_format
     """Of the images that a network gets."""
+    unread: dict[str, int] = field(default_factory=dict)
+    """Which samples were left out because they can't be read, and why, with how often that was."""
 
     def __len__(self) -> int:
         return len(self.samples if self.chosen is None else self.chosen)
@@ -78,7 +88,8 @@ class Part:
             order = order.to(self.mean.device)
         pieces = order.split(size)[first:] if len(order) else (order,)
         shares = [piece.tensor_split(world)[rank] for piece in pieces]
-        for number, (images, labels, indices) in enumerate(self.read_all(shares), first):
+        key = (self.seed, epoch) if epoch is not None and RESIZED_CROP in self.augmentations else None
+        for number, (images, labels, indices) in enumerate(self.read_all(shares, key), first):
             if epoch is not None and self.augmentations:
                 whole = len(pieces[number - first])
                 # As tensor_split does: the first processes have one more where it can't be shared equally.
@@ -91,7 +102,9 @@ class Part:
         scaled = images.to(self.mean.dtype, memory_format=self.memory_format).div_(255).sub_(self.mean)
         return scaled if self.deviation is None else scaled.div_(self.deviation)
 
-    def read_all(self, shares: Sequence[Tensor]) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+    def read_all(
+        self, shares: Sequence[Tensor], key: tuple[int, int] | None
+    ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
         """Bytes, labels and indices of each share, on the device."""
         if isinstance(self.samples, InMemory):
             for indices in shares:
@@ -103,7 +116,7 @@ class Part:
             return
         device = self.mean.device
         loader: Any = DataLoader(
-            cast(Any, Reader(self.samples, self.chosen)),
+            cast(Any, Reader(self.samples, self.chosen, key)),
             sampler=cast(Any, shares),
             batch_size=None,
             num_workers=self.samples.workers,
@@ -112,7 +125,12 @@ class Part:
             # Its own, or it would draw from the generator that training uses.
             generator=torch.Generator(),
         )
-        for batch in loader:
+        for *batch, unread in loader:
+            if unread and not self.samples.skips:
+                message = next(iter(unread.values()))
+                raise Unreadable(f"{message}; mend it, or pass data_options.unreadable=skip to go on without it")
+            for message in unread.values():
+                self.unread[message] = self.unread.get(message, 0) + 1
             images, labels, indices = (value.to(device, non_blocking=True) for value in batch)
             yield images, labels, indices
 
@@ -123,12 +141,19 @@ class Reader:
 
     source: Source
     chosen: Tensor | None
+    key: tuple[int, int] | None
+    """Of random crops."""
 
-    def __getitem__(self, indices: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def __getitem__(self, indices: Tensor) -> tuple[Tensor, Tensor, Tensor, Mapping[int, str]]:
         wanted = indices if self.chosen is None else self.chosen[indices]
-        # An empty batch still has the shape of an image.
-        images, labels = self.source.read(wanted if len(wanted) else torch.zeros(1, dtype=torch.long))
-        return images[: len(wanted)], labels[: len(wanted)], indices
+        if not len(wanted):
+            # An empty batch still has the shape of an image.
+            images, labels, _ = self.source.read(torch.zeros(1, dtype=torch.long))
+            return images[:0], labels[:0], indices, {}
+        images, labels, unread = self.source.read(wanted, self.key)
+        if unread:
+            indices = indices[[place for place in range(len(indices)) if place not in unread]]
+        return images, labels, indices, unread
 
 
 def ignore_interrupts(worker: int) -> None:
@@ -170,6 +195,11 @@ def split(dataset: Dataset, config: Config, device: torch.device, dtype: torch.d
     with_deviation = config.normalise == "mean-std"
     deviation: Tensor | None = None
     if isinstance(source, InMemory):
+        if RESIZED_CROP in config.augment:
+            raise ValueError(
+                f"augment={RESIZED_CROP} is for images that are decoded from files, and data={config.data} are in "
+                "memory; take crop"
+            )
         mean = mean_pixel(source.images[trained_on])
         if with_deviation:
             deviation = pixel_deviation(source.images[trained_on])

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from oni.names import unknown_name
-from oni.recipes.data import cifar10, fashion_mnist, generated
+from oni.recipes.data import cifar10, fashion_mnist, generated, generated_folder, image_folder
 from oni.recipes.data.images import Dataset, Images
 
 __all__ = ["DATASETS", "Entry", "is_official", "load_dataset"]
@@ -17,12 +18,16 @@ __all__ = ["DATASETS", "Entry", "is_official", "load_dataset"]
 class Entry:
     """How a data set is had."""
 
-    load: Callable[[Path | None], Dataset]
-    """From the folder that the user names, if any, to the data."""
+    load: Callable[..., Dataset]
+    """From the folder that the user names, if any, to the data; called with its options by name."""
     sha256: str | None = None
     """The digest of the official data, if there are any: runs on other data under this name are told apart."""
     download: Callable[[Path], object] | None = None
     """Fetch what a folder lacks."""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """Every option with its default."""
+    streamed: bool = False
+    """Whether samples are read when they are asked for: ``load`` is then told how many processes do that."""
 
 
 def load_full_fashion_mnist(folder: Path | None) -> Images:
@@ -56,17 +61,36 @@ DATASETS: dict[str, Entry] = {
     "cifar10": Entry(
         cifar10.load, "150ab830e79d0adfe60de7d09f4204e8b5ffd2e8eb1083956a75e459eb885d28", cifar10.download
     ),
+    "imagenet": Entry(image_folder.load, options=image_folder.OPTIONS, streamed=True),
+    "image-folder": Entry(image_folder.load, options=image_folder.OPTIONS, streamed=True),
+    "tiny-imagenet-20": Entry(
+        image_folder.load,
+        "91529590566d9e1096688fca713132ceb8470ba28c2d03f4b92d6f1c122e55d9",
+        # The same parts of an image as with 256 and 224.
+        options={**image_folder.OPTIONS, "size": 64, "resize": 73},
+        streamed=True,
+    ),
+    "generated-folder": Entry(generated_folder.load, options=generated_folder.OPTIONS, streamed=True),
     "generated": Entry(lambda folder: generated.make_images()),
 }
 """Every data set, by name."""
 
 
-def load_dataset(name: str, folder: Path | None = None, *, download: bool = False) -> Dataset:
+def load_dataset(
+    name: str,
+    folder: Path | None = None,
+    *,
+    options: Mapping[str, Any] | None = None,
+    workers: int | None = None,
+    download: bool = False,
+) -> Dataset:
     """Load a data set.
 
     Args:
         name: one of ``DATASETS``.
         folder: where its files are; its usual places otherwise.
+        options: instead of its defaults.
+        workers: how many processes read samples that are not in memory; its own choice otherwise.
         download: fetch what the folder lacks, where that is possible.
 
     >>> len(load_dataset("fashion-mnist-sample").train)
@@ -79,7 +103,8 @@ def load_dataset(name: str, folder: Path | None = None, *, download: bool = Fals
         entry.download(folder)
     if folder is not None and not folder.is_dir():
         raise FileNotFoundError(f"--data {folder}: no such folder; pass the folder of the data set's files")
-    return entry.load(folder)
+    reading = {"workers": workers} if entry.streamed else {}
+    return entry.load(folder, **{**entry.options, **(options or {})}, **reading)
 
 
 def is_official(name: str, sha256: str) -> bool:

@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from torch import Tensor
 
-__all__ = ["Dataset", "Images", "InMemory", "Source"]
+__all__ = ["Dataset", "Images", "InMemory", "Samples", "Source"]
+
+
+class Samples(NamedTuple):
+    """What was read of a batch."""
+
+    images: Tensor
+    """Bytes (n, channels, height, width), on the CPU."""
+    labels: Tensor
+    """Whole numbers (n,)."""
+    unread: Mapping[int, str] = {}
+    """Those that are missing among them, because they can't be read: by their place in the batch, which and why."""
 
 
 class Source(Protocol):
@@ -18,15 +30,28 @@ class Source(Protocol):
     ``workers`` is how many processes read ahead; with 0 the training process reads. Such processes get a copy of the
     source, so it must be picklable. ``mean`` is what is subtracted from pixels in [0, 1]: one number per channel. A
     source may have their ``deviation`` too, by which they are then divided if a run asks for ``normalise=mean-std``.
+    ``skips`` is whether samples that can't be read are left out; otherwise the first one ends the run.
     """
 
-    workers: int
-    mean: Tensor
+    @property
+    def workers(self) -> int: ...
+
+    @property
+    def mean(self) -> Tensor: ...
+
+    @property
+    def skips(self) -> bool: ...
 
     def __len__(self) -> int: ...
 
-    def read(self, indices: Tensor) -> tuple[Tensor, Tensor]:
-        """The images (n, channels, height, width) and labels (n,) of these indices, all bytes, on the CPU."""
+    def read(self, indices: Tensor, key: tuple[int, int] | None = None) -> Samples:
+        """The samples of these indices, at least one.
+
+        Args:
+            indices: each below ``len(self)``.
+            key: seed and epoch, if a run asks for random crops (``augment=resized-crop``): a crop is a function of the
+                key and the index alone.
+        """
         ...
 
 

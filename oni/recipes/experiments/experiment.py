@@ -103,9 +103,12 @@ class Claim:
     judge: Callable[[Results], Judgement]
     needs: Mapping[str, float] = field(default_factory=dict)
     """What its runs must have at least: see `Results.size`. With less, it is not tested."""
+    of: Callable[[Results], Results] = Results
+    """From all runs to those that it is about."""
 
     def record(self, results: Results, preset: str) -> dict[str, str]:
         """The claim and its verdict as ``results.json`` holds them."""
+        results = self.of(results)
         reason = self.untestable(results, preset)
         held, detail = (None, reason) if reason else self.judge(results)
         verdict = NOT_TESTED if held is None else HELD if held else NOT_HELD

@@ -18,6 +18,7 @@ from oni.recipes.training.overrides import read_changes
 if TYPE_CHECKING:
     from oni.recipes.data.images import Dataset
     from oni.recipes.experiments.experiment import Experiment
+    from oni.recipes.training.config import Config
     from oni.recipes.training.progress import Reporter
 
 __all__ = ["NotTrained", "Setting", "check_overrides", "make_setting", "read_overrides"]
@@ -49,6 +50,8 @@ class Setting:
     """Who trains them."""
     reporter: Reporter | None = field(default=None, repr=False)
     """Shows how runs go; made from ``progress`` for each of them otherwise."""
+    seconds: dict[str, float] = field(default_factory=dict, repr=False)
+    """In a dry run: by name, how long the finished trainings took that were looked at."""
     datasets: dict[str, Dataset] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
@@ -59,7 +62,6 @@ class Setting:
             raise ValueError("--download needs to know where to: pass --data DIR as well")
         if self.data is not None and not self.download and not self.data.is_dir():
             raise FileNotFoundError(f"--data {self.data}: there is no such folder")
-
         self.engine.check_hardware(self.hardware)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -73,21 +75,25 @@ class Setting:
         """The setting for processes that start in other folders; data sets are downloaded now, once for all."""
         if self.download:
             for name in sorted(names):
-                self.load_dataset(name)
+                load_dataset(name, self.data, download=True)
         data = self.data and self.data.resolve()
         return replace(self, runs=self.runs.resolve(), data=data, download=False)
 
-    def load_dataset(self, name: str) -> Dataset:
-        """A data set, read once."""
-        if name not in self.datasets:
-            self.datasets[name] = load_dataset(name, self.data, download=self.download)
-        return self.datasets[name]
+    def load_dataset(self, config: Config) -> Dataset:
+        """The data set of a configuration, read once."""
+        key = json.dumps([config.data, config.data_options])
+        if key not in self.datasets:
+            options, workers = config.data_options, self.hardware.readers
+            self.datasets[key] = load_dataset(
+                config.data, self.data, options=options, workers=workers, download=self.download
+            )
+        return self.datasets[key]
 
     def given_options(self) -> list[str]:
         """The options that are of use only where something is trained."""
         options = {
             "--data": self.data,
-            "--devices, --strategy, --num-nodes or --accelerator": self.hardware != Hardware(),
+            "--devices, --strategy, --num-nodes, --accelerator or --workers": self.hardware != Hardware(),
             "--engine": self.engine != Engine(),
             "--resume": self.resume,
             **{format_override(key, value): True for key, value in self.overrides.items()},
@@ -106,8 +112,8 @@ def make_setting(
     runs: Path,
     data: Path | None,
     download: bool,
-    hardware: tuple[str, int, str, int],
-    engine: tuple[str, str | None, float | None],
+    hardware: Hardware,
+    engine: Engine,
     progress: str,
     resume: bool,
     changes: Sequence[str],
@@ -116,8 +122,7 @@ def make_setting(
 ) -> Setting:
     """A setting as the command line has it. ``KEY=VALUE`` wins over the option, and that over the file."""
     words = [*(read_changes(file) if file else []), *([f"precision={precision}"] if precision else []), *changes]
-    overrides = read_overrides(words)
-    return Setting(runs, data, Hardware(*hardware), progress, resume, download, overrides, engine=Engine(*engine))
+    return Setting(runs, data, hardware, progress, resume, download, read_overrides(words), engine=engine)
 
 
 def read_overrides(words: Sequence[str]) -> dict[str, Any]:

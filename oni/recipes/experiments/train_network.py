@@ -71,7 +71,7 @@ def train_network(config: Config, setting: Setting) -> dict[str, Any]:
     result = train(
         config,
         setting.runs,
-        watch=build_watchers(config, setting.load_dataset(config.data)) if config.watch else None,
+        watch=build_watchers(config, setting.load_dataset(config)) if config.watch else None,
         **train_options(config, setting),
     )
     curves = {name: [row.get(name) for row in result.epochs] for name in CURVES}
@@ -85,14 +85,18 @@ def train_network(config: Config, setting: Setting) -> dict[str, Any]:
 
 
 def check_finished(config: Config, setting: Setting) -> None:
-    """In a dry run, refuse a run that is not finished."""
-    if setting.dry_run and not find_result(config, setting.runs, setting.load_dataset(config.data).sha256):
+    """In a dry run, refuse a run that is not finished, and take note of how long it took."""
+    if not setting.dry_run:
+        return
+    result = find_result(config, setting.runs, setting.load_dataset(config).sha256)
+    if result is None:
         raise NotTrained(config.name)
+    setting.seconds[result.folder.name] = result.metrics["seconds"]
 
 
 def train_options(config: Config, setting: Setting) -> dict[str, Any]:
     return {
-        "data": setting.load_dataset(config.data),
+        "data": setting.load_dataset(config),
         "hardware": setting.hardware,
         "progress": setting.reporter or setting.progress,
         "resume": setting.resume,

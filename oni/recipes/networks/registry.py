@@ -9,14 +9,28 @@ from typing import Any
 from torch import nn
 
 from oni.names import unknown_name
+from oni.recipes.networks.dcgan import dcgan
 from oni.recipes.networks.mlp import MLP
 from oni.recipes.networks.resnet_cifar import ResNetCIFAR
+from oni.recipes.networks.resnet_gan import resnet_gan
+from oni.recipes.networks.resnet_imagenet import resnet18, resnet50, resnet101
 from oni.recipes.networks.vgg import VGG
+from oni.recipes.networks.vgg16 import VGG16
 
-__all__ = ["NETWORKS", "complete_options", "find_output_layer"]
+__all__ = ["NETWORKS", "complete_options", "find_output_layer", "find_plain_layers"]
 
-NETWORKS: dict[str, Callable[..., nn.Module]] = {"mlp": MLP, "vgg": VGG, "resnet-cifar": ResNetCIFAR}
-"""From the options of a network to the plain network."""
+NETWORKS: dict[str, Callable[..., nn.Module]] = {
+    "mlp": MLP,
+    "vgg": VGG,
+    "resnet-cifar": ResNetCIFAR,
+    "vgg16": VGG16,
+    "resnet18": resnet18,
+    "resnet50": resnet50,
+    "resnet101": resnet101,
+    "dcgan": dcgan,
+    "resnet-gan": resnet_gan,
+}
+"""From the options of a network to the plain network; those of the task ``gan`` are two in one."""
 
 TYPES: Mapping[str, type] = {"int": int, "float": float, "bool": bool, "str": str}
 
@@ -58,3 +72,12 @@ def find_output_layer(network: nn.Module) -> str | None:
     """The name of the layer that gives the classes: the last linear one, if there is any."""
     linear = [name for name, module in network.named_modules() if isinstance(module, nn.Linear)]
     return linear[-1] if linear else None
+
+
+def find_plain_layers(network: nn.Module, *, change_output: bool = False) -> list[str]:
+    """The names of the layers, or patterns of them, that a method leaves alone.
+
+    The output layer unless ``change_output``, and those that the network names in an attribute ``plain_layers``.
+    """
+    output = None if change_output else find_output_layer(network)
+    return [*getattr(network, "plain_layers", ()), *([output] if output else [])]

@@ -1,4 +1,7 @@
-"""Residual networks for ImageNet, and for images of any other size: ResNet-18, 50 and 101."""
+"""Residual networks for ImageNet, and for images of any other size: ResNet-18, 50 and 101, and the paper's ResNetVar.
+
+Parameters have the names and shapes of torchvision's networks, so that a checkpoint of those loads.
+"""
 
 from __future__ import annotations
 
@@ -12,25 +15,36 @@ from oni.recipes.networks.normalisation import norm_layer
 __all__ = ["ResNet", "resnet18", "resnet50", "resnet101"]
 
 
-def conv_with_norm(fan_in: int, width: int, kernel: int, stride: int, norm: str) -> nn.Sequential:
-    """A convolution without bias, and its normalisation."""
-    conv = nn.Conv2d(fan_in, width, kernel, stride, padding=kernel // 2, bias=False)
-    return nn.Sequential(conv, norm_layer(norm, width))
+def make_convolution(fan_in: int, width: int, kernel: int, stride: int = 1) -> nn.Conv2d:
+    """A convolution without bias."""
+    return nn.Conv2d(fan_in, width, kernel, stride, padding=kernel // 2, bias=False)
 
 
 class Block(nn.Module):
-    """Convolutions with ReLU between them, beside a shortcut: the identity, or a 1x1 convolution if shapes differ."""
+    """Convolutions with ReLU between them, beside a shortcut: the identity, or a 1x1 convolution if shapes differ.
 
-    def __init__(self, convs: Sequence[nn.Module], shortcut: nn.Module) -> None:
+    A normalisation follows each convolution; in ResNetVar (``first``) it comes before, and so after the ReLU.
+    """
+
+    def __init__(self, shapes: Sequence[tuple[int, int, int, int]], norm: str, *, first: bool) -> None:
         super().__init__()
-        self.convs = nn.ModuleList(convs)
-        self.shortcut = shortcut
+        for number, (fan_in, width, kernel, stride) in enumerate(shapes, 1):
+            self.add_module(f"conv{number}", make_convolution(fan_in, width, kernel, stride))
+            self.add_module(f"bn{number}", norm_layer(norm, fan_in if first else width))
+        self.count, self.first = len(shapes), first
+        inputs, outputs, stride = shapes[0][0], shapes[-1][1], max(shape[3] for shape in shapes)
+        self.downsample: nn.Module | None = None
+        if inputs != outputs or stride != 1:
+            self.downsample = nn.Sequential(make_convolution(inputs, outputs, 1, stride), norm_layer(norm, outputs))
 
     def forward(self, x: Tensor) -> Tensor:
         out = x
-        for conv in self.convs[:-1]:
-            out = F.relu(conv(out))
-        return F.relu(self.convs[-1](out) + self.shortcut(x))
+        for number in range(1, self.count + 1):
+            conv, norm = getattr(self, f"conv{number}"), getattr(self, f"bn{number}")
+            out = conv(norm(out)) if self.first else norm(conv(out))
+            if number < self.count:
+                out = F.relu(out)
+        return F.relu(out + (x if self.downsample is None else self.downsample(x)))
 
 
 class ResNet(nn.Module):
@@ -42,57 +56,69 @@ class ResNet(nn.Module):
         blocks: how many per stage.
         bottleneck: 1x1, 3x3, and a 1x1 convolution to four times as many channels, instead of two 3x3.
         norm: ``"none"``, ``"batch"`` or ``"group"``, after each convolution.
+        variant: the paper's ResNetVar: normalisations come before convolutions, that is after the ReLU, none in the
+            stem, and one more after the last stage. Its shortcuts are as before, and no method changes them.
+        width: filters of the first stage.
         classes: of the output.
     """
 
     def __init__(
-        self, blocks: Sequence[int], *, bottleneck: bool = False, norm: str = "batch", classes: int = 1000
+        self,
+        blocks: Sequence[int],
+        *,
+        bottleneck: bool = False,
+        norm: str = "batch",
+        variant: bool = False,
+        width: int = 64,
+        classes: int = 1000,
     ) -> None:
         super().__init__()
-        self.stem = conv_with_norm(3, 64, 7, 2, norm)
-        self.pool = nn.MaxPool2d(3, stride=2, padding=1)
-        layers: list[nn.Module] = []
-        channels = 64
+        if width < 1:
+            raise ValueError(f"width must be at least 1, got {width}")
+        if variant and norm == "none":
+            raise ValueError('variant=True places normalisations, so it needs norm="batch" or "group", got "none"')
+        self.conv1 = make_convolution(3, width, 7, 2)
+        self.bn1 = nn.Identity() if variant else norm_layer(norm, width)
+        self.maxpool = nn.MaxPool2d(3, stride=2, padding=1)
+        channels = width
         for stage, count in enumerate(blocks):
-            width = 64 * 2**stage
+            filters = width * 2**stage
+            layers: list[nn.Module] = []
             for number in range(count):
                 stride = 2 if stage > 0 and number == 0 else 1
-                layers.append(make_block(channels, width, stride, norm, bottleneck))
-                channels = 4 * width if bottleneck else width
-        self.blocks = nn.Sequential(*layers)
-        self.classifier = nn.Linear(channels, classes)
+                if bottleneck:
+                    shapes = [(channels, filters, 1, 1), (filters, filters, 3, stride), (filters, 4 * filters, 1, 1)]
+                else:
+                    shapes = [(channels, filters, 3, stride), (filters, filters, 3, 1)]
+                layers.append(Block(shapes, norm, first=variant))
+                channels = shapes[-1][1]
+            self.add_module(f"layer{stage + 1}", nn.Sequential(*layers))
+        self.last_norm = norm_layer(norm, channels) if variant else nn.Identity()
+        self.fc = nn.Linear(channels, classes)
+        self.stages = len(blocks)
+        self.plain_layers = ("*.downsample.0",) if variant else ()
+        """Those that a method leaves alone, beside the output layer: as in the authors' code."""
         for module in self.modules():
             if isinstance(module, nn.Conv2d):
                 nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
 
     def forward(self, images: Tensor) -> Tensor:
-        out = self.blocks(self.pool(F.relu(self.stem(images))))
-        return self.classifier(out.mean((2, 3)))
+        out = self.maxpool(F.relu(self.bn1(self.conv1(images))))
+        for stage in range(1, self.stages + 1):
+            out = getattr(self, f"layer{stage}")(out)
+        return self.fc(self.last_norm(out).mean((2, 3)))
 
 
-def make_block(fan_in: int, width: int, stride: int, norm: str, bottleneck: bool) -> Block:
-    """One residual block; ``width`` is that of its 3x3 convolutions."""
-    if bottleneck:
-        fan_out = 4 * width
-        shapes = [(fan_in, width, 1, 1), (width, width, 3, stride), (width, fan_out, 1, 1)]
-    else:
-        fan_out = width
-        shapes = [(fan_in, width, 3, stride), (width, width, 3, 1)]
-    same = fan_in == fan_out and stride == 1
-    shortcut = nn.Identity() if same else conv_with_norm(fan_in, fan_out, 1, stride, norm)
-    return Block([conv_with_norm(*shape, norm) for shape in shapes], shortcut)
-
-
-def resnet18(*, norm: str = "batch", classes: int = 1000) -> ResNet:
+def resnet18(*, norm: str = "batch", variant: bool = False, width: int = 64, classes: int = 1000) -> ResNet:
     """Eight blocks of two convolutions."""
-    return ResNet((2, 2, 2, 2), norm=norm, classes=classes)
+    return ResNet((2, 2, 2, 2), norm=norm, variant=variant, width=width, classes=classes)
 
 
-def resnet50(*, norm: str = "batch", classes: int = 1000) -> ResNet:
+def resnet50(*, norm: str = "batch", variant: bool = False, width: int = 64, classes: int = 1000) -> ResNet:
     """Sixteen bottlenecks."""
-    return ResNet((3, 4, 6, 3), bottleneck=True, norm=norm, classes=classes)
+    return ResNet((3, 4, 6, 3), bottleneck=True, norm=norm, variant=variant, width=width, classes=classes)
 
 
-def resnet101(*, norm: str = "batch", classes: int = 1000) -> ResNet:
+def resnet101(*, norm: str = "batch", variant: bool = False, width: int = 64, classes: int = 1000) -> ResNet:
     """Thirty-three bottlenecks."""
-    return ResNet((3, 4, 23, 3), bottleneck=True, norm=norm, classes=classes)
+    return ResNet((3, 4, 23, 3), bottleneck=True, norm=norm, variant=variant, width=width, classes=classes)

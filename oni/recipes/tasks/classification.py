@@ -14,7 +14,7 @@ from oni.models.init_scale import init_scale
 from oni.recipes.data.batches import Part, shuffle_indices, split
 from oni.recipes.data.images import Dataset
 from oni.recipes.methods import apply, extra_loss
-from oni.recipes.networks.registry import NETWORKS, find_output_layer
+from oni.recipes.networks.registry import NETWORKS, find_plain_layers
 from oni.recipes.training.config import Config
 from oni.recipes.training.optimizer import build_optimizer, learning_rate_at, set_learning_rate
 from oni.recipes.training.task import Task
@@ -38,15 +38,11 @@ def build_network(config: Config) -> nn.Module:
     torch.manual_seed(config.seed)
     network = NETWORKS[config.network](**config.network_options)
     try:
-        apply(config.method, network, skip=plain_layer(config, network), **config.method_options)
+        skip = find_plain_layers(network, change_output=config.change_output)
+        apply(config.method, network, skip=skip, **config.method_options)
     except TypeError as error:
         raise ValueError(f"method_options: {error}") from error
     return network.double() if config.precision == "64-true" else network
-
-
-def plain_layer(config: Config, network: nn.Module) -> str | None:
-    """The layer that the method leaves alone."""
-    return None if config.change_output else find_output_layer(network)
 
 
 def input_dtype(config: Config) -> torch.dtype:
@@ -93,7 +89,7 @@ class Classification(Task):
         self.parts = self.parts.in_format(choose_memory_format(network, fabric.device))
         on_cpu = fabric.device.type == "cpu" and contains(network, nn.Conv2d)
         self.evaluation_batch = max(config.batch_size, CPU_IMAGES if on_cpu else EVALUATION_BATCH)
-        skip = plain_layer(config, network)
+        skip = find_plain_layers(network, change_output=config.change_output)
         self.extra_loss = extra_loss(config.method, skip=skip, **config.method_options)
         if self.extra_loss and self.sharded:
             raise ValueError(

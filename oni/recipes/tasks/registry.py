@@ -23,7 +23,22 @@ class Entry:
     """Every option with its default."""
 
 
-TASKS: dict[str, Entry] = {"classification": Entry("oni.recipes.tasks.classification:Classification")}
+GAN_OPTIONS: Mapping[str, Any] = {
+    "loss": "non-saturating",
+    "n_dis": 5,
+    "beta2": 0.9,
+    "updates": 0,
+    "epoch_decay": 1.0,
+    "reuse_batch": False,
+    "first_layer": "method",
+    "ema": 0.0,
+    "distance_samples": 1000,
+}
+"""What each means is said in ``oni/recipes/tasks/gan.py``."""
+TASKS: dict[str, Entry] = {
+    "classification": Entry("oni.recipes.tasks.classification:Classification"),
+    "gan": Entry("oni.recipes.tasks.gan:GANTraining", GAN_OPTIONS),
+}
 """Every task, by name."""
 
 

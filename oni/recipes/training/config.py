@@ -25,6 +25,7 @@ NEW_FIELDS: Mapping[str, Any] = {
     "task": "classification",
     "task_options": {},
     "augment": [],
+    "data_options": {},
     "normalise": "mean",
     "nesterov": False,
     "reset_momentum": False,
@@ -104,6 +105,8 @@ class Config:
     """Completed with the task's defaults."""
     augment: tuple[str, ...] = ()
     """Random changes to training images, in this order."""
+    data_options: Mapping[str, Any] = field(default_factory=dict)
+    """Completed with the data set's defaults."""
     normalise: str = "mean"
     """Pixels less their mean; ``"mean-std"``: then divided by their standard deviation, per channel."""
     nesterov: bool = False
@@ -133,6 +136,7 @@ class Config:
         options = complete_options(self.network, self.network_options)
         object.__setattr__(self, "network_options", as_json(options))
         for owner, defaults in (
+            ("data", DATASETS[self.data].options),
             ("method", METHODS[self.method].options),
             ("task", default_options(self.task)),
         ):

@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 from oni.names import unknown_name
+from oni.recipes.data.batches import Unreadable
 from oni.recipes.training.run_folder import Busy
 
 if TYPE_CHECKING:
@@ -24,6 +25,8 @@ STRATEGIES = ("auto", "ddp", "fsdp2")
 ACCELERATORS = ("auto", "cpu", "cuda", "gpu", "mps")
 PROCESSES_PER_CORE = 4
 """More CPU processes than this are a mistake: they would start for minutes and then wait for each other."""
+MOST_READERS = 16
+"""More do not decode faster than a device trains."""
 CLUSTERS = ("TORCHELASTIC_RUN_ID", "MASTER_ADDR", "SLURM_JOB_ID", "LSB_JOBID")
 """Any of these in the environment says how the machines find each other."""
 
@@ -40,6 +43,8 @@ class Hardware:
     strategy: str = "auto"
     """``"ddp"``: every device has the whole model; ``"fsdp2"``: a part of it; ``"auto"``: ddp if there are several."""
     num_nodes: int = 1
+    workers: int | None = None
+    """Processes that read samples which are not in memory, on each device; a share of the cores otherwise."""
 
     def __post_init__(self) -> None:
         if self.strategy not in STRATEGIES:
@@ -49,7 +54,17 @@ class Hardware:
         for name in ("devices", "num_nodes"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        if self.workers is not None and self.workers < 0:
+            raise ValueError(f"--workers must be at least 0, got {self.workers}")
         self.check_machine()
+
+    @property
+    def readers(self) -> int:
+        """How many processes read samples for each device: a core each, one of them for training itself."""
+        if self.workers is not None:
+            return self.workers
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        return min(MOST_READERS, max(0, cores // self.devices - 1))
 
     def check_machine(self) -> None:
         """Refuse what this machine has not, because Fabric would wait for it."""
@@ -102,12 +117,13 @@ def on_first_process(fabric: Fabric, function: Callable[[], T]) -> T:
 def print_errors_once() -> Iterator[None]:
     """Where all processes meet the same error, let the first one raise it and the others end without a word.
 
-    Except for what callers handle: that another process trains the run, and Ctrl-C.
+    Except for what callers handle: that another process trains the run, and Ctrl-C. A sample that can't be read is met
+    by one process alone.
     """
     try:
         yield
     except (OSError, ValueError) as error:
-        if is_first_process() or isinstance(error, Busy):
+        if is_first_process() or isinstance(error, Busy | Unreadable):
             raise
         raise SystemExit(getattr(error, "exit_code", 2)) from None
 

@@ -6,7 +6,7 @@ import os
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Generic, TypeVar
@@ -55,7 +55,8 @@ class Engine:
         """Refuse several devices for a run, and a GPU for one that is to train on the CPU."""
         if self.name == "local":
             return
-        if hardware != Hardware(hardware.accelerator) or "TORCHELASTIC_RUN_ID" in os.environ:
+        several = (hardware.devices, hardware.num_nodes, hardware.strategy) != (1, 1, "auto")
+        if several or "TORCHELASTIC_RUN_ID" in os.environ:
             raise ValueError(
                 "--engine ray trains each run in one process, on one device: leave out --devices, --num-nodes, "
                 "--strategy and torchrun, or --engine ray"
@@ -73,6 +74,13 @@ class Attempt:
     """Whether an earlier attempt may have left a checkpoint, from which to continue."""
     accelerator: str | None = None
     """Instead of the one that was asked for."""
+    cores: int | None = None
+    """How many the run has to itself, if not all of the machine."""
+
+    def place(self, hardware: Hardware) -> Hardware:
+        """The hardware of this attempt, from what was asked for."""
+        workers = hardware.workers if self.cores is None or hardware.workers is not None else self.cores - 1
+        return replace(hardware, accelerator=self.accelerator or hardware.accelerator, workers=workers)
 
 
 @dataclass(frozen=True)

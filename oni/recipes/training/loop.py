@@ -141,6 +141,9 @@ class Loop:
     def end_epoch(self) -> bool:
         """Measure and write a row; return whether every number was finite."""
         measured = self.task.measure()
+        for name, content in self.task.pictures().items():
+            if self.fabric.is_global_zero:
+                self.saving.folder.write(name, content)
         row: dict[str, Any] = {"epoch": len(self.rows) + 1, "steps": self.step}
         row |= {name: as_json(measured.get(name)) for name in self.task.metrics}
         row["seconds"] = round(self.seconds(), 3)

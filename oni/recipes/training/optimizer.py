@@ -34,11 +34,11 @@ def parameter_groups(model: nn.Module, weight_decay: float) -> list[dict[str, An
     return [group for group in groups if group["params"]]
 
 
-def build_optimizer(config: Config, model: nn.Module) -> Optimizer:
-    """The optimiser of a configuration, for one model."""
+def build_optimizer(config: Config, model: nn.Module, *, beta2: float = 0.999) -> Optimizer:
+    """The optimiser of a configuration, for one model; ``beta2`` is adam's second."""
     groups = parameter_groups(model, config.weight_decay)
     if config.optimizer == "adam":
-        return torch.optim.Adam(groups, lr=config.learning_rate, betas=(config.momentum, 0.999))
+        return torch.optim.Adam(groups, lr=config.learning_rate, betas=(config.momentum, beta2))
     return torch.optim.SGD(groups, lr=config.learning_rate, momentum=config.momentum, nesterov=config.nesterov)
 
 

@@ -85,9 +85,9 @@ def check_key(name: str) -> None:
 
 
 def replace_fields(config: Config, values: Mapping[str, Any]) -> Config:
-    """Merge options with the old ones, unless there is another network, method or task."""
+    """Merge options with the old ones, unless there is another data set, network, method or task."""
     values = dict(values)
-    for owner in ("network", "method", "task"):
+    for owner in ("data", "network", "method", "task"):
         options = f"{owner}_options"
         given = values.get(options, {})
         if values.get(owner, getattr(config, owner)) == getattr(config, owner) and isinstance(given, Mapping):

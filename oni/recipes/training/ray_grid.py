@@ -143,7 +143,7 @@ def train_here(number: int, pickled: bytes, resume: bool, threads: int, gpus: fl
 
             torch.set_num_threads(threads)
             job: Job[Any] = ray.cloudpickle.loads(pickled)
-            return job.train(Attempt(messenger, resume, "cuda" if gpus else "cpu"))
+            return job.train(Attempt(messenger, resume, "cuda" if gpus else "cpu", threads))
         finally:
             messenger.close()
 

@@ -107,7 +107,10 @@ def train(
     hardware = hardware or Hardware()
     report = make_reporter(progress) if isinstance(progress, str) else progress
     alone = hardware.devices * hardware.num_nodes == 1 and "TORCHELASTIC_RUN_ID" not in os.environ
-    dataset = load_dataset(config.data, data) if data is None or isinstance(data, Path) else data
+    if data is None or isinstance(data, Path):
+        dataset = load_dataset(config.data, data, options=config.data_options, workers=hardware.readers)
+    else:
+        dataset = data
     if alone and (result := find_result(config, out, dataset.sha256)):
         return result
     with print_errors_once(), ExitStack() as inside:

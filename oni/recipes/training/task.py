@@ -77,6 +77,10 @@ class Task(ABC):
     def measure(self) -> dict[str, float]:
         """What is recorded of an epoch at its end; every process takes part and gets the same numbers."""
 
+    def pictures(self) -> dict[str, bytes]:
+        """Files to keep of an epoch at its end, by their names below the run's folder; every process takes part."""
+        return {}
+
     def running(self) -> dict[str, float]:
         """What is shown within an epoch; every process takes part. A number that is not finite ends the run."""
         return self.totals.means()

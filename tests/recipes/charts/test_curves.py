@@ -36,6 +36,12 @@ def test_errors_are_means_with_a_band_over_seeds():
     assert (chart.y, chart.y_log, chart.y_range, chart.dashes) == ("training error, %", False, (0, 45), {})
 
 
+def test_epochs_without_a_measurement_are_left_out():
+    chart = error_chart("Errors", {"oni": style(record([0.4, 0.3, 0.2], [None, 0.5, None, 0.3], epochs=4))}, ["test"])
+    (line,) = chart.series
+    assert (list(line.x), list(line.y)) == ([2, 4], pytest.approx([50, 30]))
+
+
 def test_training_and_test_are_told_apart_in_the_legend():
     chart = error_chart("Errors", {"oni": style(record([0.4], [0.5]))})
     assert [line.dash for line in chart.series] == ["solid", "dash"]

@@ -9,7 +9,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from oni.recipes.data.augment import PADDING, augment, crop, flip, random_integers
 from oni.recipes.data.batches import split
 from oni.recipes.data.datasets import DATASETS, Entry
-from oni.recipes.data.images import Images
+from oni.recipes.data.images import Images, Samples
 from oni.recipes.training.config import Config
 from oni.recipes.training.run import train
 
@@ -41,14 +41,15 @@ class Streamed:
     stop: int
     workers: int = 0
     mean = torch.tensor([0.5, 0.25])
+    skips = False
 
     def __len__(self):
         return self.stop - self.start
 
-    def read(self, indices):
+    def read(self, indices, key=None):
         assert len(indices) > 0
         rows = [PIXELS[self.start + int(index)] for index in indices]
-        return torch.stack(rows), torch.stack([LABELS[self.start + int(index)] for index in indices])
+        return Samples(torch.stack(rows), torch.stack([LABELS[self.start + int(index)] for index in indices]))
 
 
 @dataclass(frozen=True)

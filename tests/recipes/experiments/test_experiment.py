@@ -123,7 +123,7 @@ def test_every_run_is_a_frozen_dataclass_that_json_keeps(id):
 
 
 def test_every_file_of_a_family_is_registered():
-    shared = {"family", "drawing", "groups", "reading", "step_times", "trials"}
+    shared = {"family", "drawing", "groups", "reading", "step_times", "trials", "vgg", "residual", "training"}
     files = {path for path in FOLDER.glob("*/*.py") if path.stem not in shared | {"__init__"}}
     assert {FOLDER / f"{module.replace('.', '/')}.py" for module in MODULES.values()} == files
 

@@ -35,6 +35,7 @@ def test_committed_results_keep_their_hashes():
     for parameters, measured in recorded_runs():
         epochs = parameters["epochs"]
         extra = {name: parameters[name] for name in ("norm",) if name in parameters}
+        extra |= parameters.get("network_options", {})
         config = Config(
             data=parameters["data"],
             samples=parameters["samples"],
@@ -89,7 +90,9 @@ def test_every_field_is_in_the_hash(monkeypatch):
     steps = Config(method_options={"steps": 4})
     other, option = Config(task="other"), Config(task="other", task_options={"d_steps": 2})
     assert len({vgg.hash, PLAIN.hash, steps.hash, Config().hash, other.hash, option.hash}) == 6
-    assert set(others) | {"network", "method_options", "task_options"} == set(PLAIN.as_dict())
+    folder, small = replace(PLAIN, data="imagenet"), replace(PLAIN, data="imagenet", data_options={"size": 64})
+    assert folder.hash != small.hash
+    assert set(others) | {"network", "method_options", "task_options", "data_options"} == set(PLAIN.as_dict())
 
 
 def test_through_json(tmp_path):

@@ -13,7 +13,8 @@ import torch
 
 from oni.cli import main
 from oni.recipes.experiments.record import RUNS
-from oni.recipes.training import grid
+from oni.recipes.training import grid, ray_grid
+from oni.recipes.training.overall import Overall
 
 FOUR = ["figA2", "--preset", "smoke", "network_options.width=16", "network_options.depth=3"]
 TWO = [*FOUR, "--only", "*Z orthogonal*", "samples=64", "batch_size=4", "epochs=40"]
@@ -30,9 +31,9 @@ def run(capsys):
     return run
 
 
-def run_folders(out):
+def run_folders(out, seed=0):
     """Of the runs that have begun to train, in any order."""
-    return [path.parent for path in (out / RUNS).glob("*/run.json")]
+    return [path.parent for path in (out / RUNS).glob(f"*-seed{seed}-*/run.json")]
 
 
 def read_sessions(folder):
@@ -87,11 +88,10 @@ def read_results(out):
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="the worker to kill is found in /proc")
-def test_ray(run, tmp_path, assert_equal_states):
+def test_ray(run, tmp_path, monkeypatch, assert_equal_states):
     ray = pytest.importorskip("ray", reason='ray is not installed: pip install "oni-torch[ray]"')
-    from oni.recipes.training.overall import Overall
-    from oni.recipes.training.ray_grid import connect
 
+    begun, sessions = [], 2
     command = [*TWO, "--engine", "ray", "--out", tmp_path / "ray"]
 
     def interrupt():
@@ -100,13 +100,13 @@ def test_ray(run, tmp_path, assert_equal_states):
             return True
 
     def kill_one():
-        for folder in begun:
-            if len(read_sessions(folder)) == 2 and (pid := find_trainer(folder)):
+        for folder in begun or run_folders(tmp_path / "ray", seed=1):
+            if len(read_sessions(folder)) == sessions and (pid := find_trainer(folder)):
                 os.kill(pid, signal.SIGKILL)
                 return folder
 
     # One start of Ray for everything, as it takes seconds; without it, each command would start its own.
-    with connect(grid.Engine("ray"), Overall("tests", 0, "none")):
+    with ray_grid.connect(grid.Engine("ray"), Overall("tests", 0, "none")):
         code, _, err = run(*FOUR, "--engine", "ray", "--out", tmp_path / "four", "--plain")
         assert code == 0, err
         assert [line.split(":")[0] for line in err.splitlines() if "figA2" in line] == [
@@ -146,6 +146,21 @@ def test_ray(run, tmp_path, assert_equal_states):
         errors = [run(*wrong, "--out", tmp_path / "wrong", "--engine", engine) for engine in ("local", "ray")]
         assert errors[0][0] == 2
         assert errors[0][1:] == ("", errors[1][2].splitlines()[-1] + "\n")
+        for option, message in (
+            (["--gpus-per-run", 1], "--gpus-per-run 1: no machine of this Ray cluster has a GPU; leave it out"),
+            (["--threads", 10_000], "a run takes 10000 threads here, and no machine of this Ray cluster has so many"),
+        ):
+            code, out, err = run(*command, *option, "--json")
+            assert (code, out) == (2, "")
+            assert message in err
+
+        # One that dies again and again is given up, and the other stops with a checkpoint.
+        monkeypatch.setattr(ray_grid, "DEATHS", 1)
+        begun, sessions = [], 1
+        with meanwhile(kill_one) as killed:
+            code, _, err = run(*command, "--seed", 1, "--plain")
+        assert code == 2
+        assert "workers died over it, one after the other" in err.splitlines()[-1]
     assert not ray.is_initialized()
 
     assert run(*TWO, "--out", tmp_path / "local", "--plain")[0] == 0
@@ -153,3 +168,40 @@ def test_ray(run, tmp_path, assert_equal_states):
     assert len(expected) == 2
     assert_equal_states(results, expected)
     assert [name for name in os.listdir(tmp_path / "ray" / RUNS) if name.startswith(".")] == []
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--engine", "rya"], "unknown engine 'rya'; did you mean 'ray'? Choose from local, ray"),
+        (["--address", "auto"], "--address auto: is for a Ray cluster; add --engine ray, or leave it out"),
+        (["--gpus-per-run", 1], "--gpus-per-run 1.0: is for a Ray cluster"),
+        (["--engine", "ray", "--gpus-per-run", 2], "--gpus-per-run must be from 0 to 1"),
+        (["--engine", "ray", "--gpus-per-run", 1, "--accelerator", "cpu"], "contradict each other"),
+        (["--engine", "ray", "--devices", 2], "trains each run in one process, on one device: leave out --devices"),
+        (["--engine", "ray", "--address", "ray://head"], "--address must be auto or HOST:PORT, got 'ray://head'"),
+        (["--engine", "ray", "--address", "127.0.0.1:1"], "--address 127.0.0.1:1: nothing answers ("),
+        (["--threads", 0], "Invalid value for '--threads'"),
+    ],
+)
+def test_mistakes_are_one_line(run, tmp_path, monkeypatch, options, message):
+    monkeypatch.setattr(grid, "find_spec", lambda name: name)  # as if it were installed
+    if "--address" in options and "--engine" in options:
+        pytest.importorskip("ray", reason="whether a cluster answers is asked when ray is loaded")
+    code, out, err = run(*FOUR, *options, "--out", tmp_path, "--json")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert message in err
+    assert not (tmp_path / RUNS).exists()
+
+
+def test_without_ray(run, tmp_path, monkeypatch):
+    monkeypatch.setattr(grid, "find_spec", lambda name: None)
+    code, out, err = run(*FOUR, "--engine", "ray", "--out", tmp_path)
+    assert (code, out) == (2, "")
+    assert err == 'oni: --engine ray needs Ray, which is not installed: pip install "oni-torch[ray]"\n'
+
+
+def test_nothing_to_train(run, tmp_path, monkeypatch):
+    monkeypatch.setattr(grid, "find_spec", lambda name: name)
+    code, _, err = run("fig2", "--engine", "ray", "--out", tmp_path)
+    assert (code, err) == (2, "oni: fig2 trains nothing, so --engine is of no use; leave it out\n")

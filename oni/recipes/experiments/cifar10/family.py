@@ -9,28 +9,38 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeVar
 
-if TYPE_CHECKING:
-    from oni.recipes.experiments.setting import Setting
-    from oni.recipes.training.config import Config
+from oni.names import unknown_name
 
 __all__ = [
     "BATCH",
     "IMAGES",
+    "LONG",
+    "SHORT",
+    "VARIANTS",
     "Beginning",
     "Final",
+    "Options",
     "Row",
+    "Training",
     "Trial",
     "describe_run",
+    "describe_sweeps",
     "estimate_cost",
     "find_network",
-    "make_measure",
+    "format_options",
+    "name_network",
+    "name_trial",
 ]
 
 BATCH = 128
 """The paper's, by which learning rates of other batch sizes are scaled."""
 IMAGES = {"cifar10": 50_000, "generated": 160}
+LONG = {"steps": 20_000, "seeds": 2}
+"""What a claim about the errors of trained networks needs: a third of the paper's 62,400 steps."""
+SHORT = {"steps": 500, "seeds": 2}
+"""What a claim about the speed of training needs."""
 Options = Mapping[str, Any]
 """Keys of a configuration, such as ``method_options.steps``, and their values."""
 
@@ -82,7 +92,7 @@ class Trial:
 
     def override(self, overrides: Options) -> Trial:
         """The run with the overrides that are not sizes of the preset."""
-        return replace(self, overrides=without_sizes(overrides))
+        return apply_overrides(self, overrides)
 
 
 @dataclass(frozen=True)
@@ -116,7 +126,7 @@ class Final:
 
     def override(self, overrides: Options) -> Final:
         """The run with the overrides that are not sizes of the preset."""
-        return replace(self, overrides=without_sizes(overrides))
+        return apply_overrides(self, overrides)
 
     def trials(self) -> list[Trial]:
         """The trials that it takes the best of; none if there is nothing to choose."""
@@ -163,19 +173,30 @@ class Beginning:
 
     def override(self, overrides: Options) -> Beginning:
         """The run with the overrides that are not sizes of the preset."""
-        return replace(self, overrides=without_sizes(overrides))
+        return apply_overrides(self, overrides)
 
 
 Training = Trial | Final | Beginning
 
 
+R = TypeVar("R", Trial, Final, Beginning)
+
+
 def count_steps(run: Training) -> int:
+    if run.data not in IMAGES:
+        raise ValueError(unknown_name("data", run.data, IMAGES))
     held_out = 0 if isinstance(run, Beginning) else run.validation
     return run.epochs * ((run.samples or IMAGES[run.data] - held_out) // run.batch_size)
 
 
-def without_sizes(overrides: Options) -> dict[str, Any]:
-    return {key: value for key, value in overrides.items() if key not in ("data", "samples", "epochs")}
+def apply_overrides(run: R, overrides: Options) -> R:
+    """The run with the overrides that are not sizes of the preset; all batches then have one size."""
+    rest = {key: value for key, value in overrides.items() if key not in ("data", "samples", "epochs")}
+    changes: dict[str, Any] = {}
+    if "batch_size" in rest:
+        size = rest.pop("batch_size")
+        changes = {"batch_size": size} | ({"trials_batch_size": size} if isinstance(run, Final) else {})
+    return replace(run, **changes, overrides=rest)
 
 
 # Networks.
@@ -216,73 +237,17 @@ def estimate_cost(run: Training) -> float:
     return run.steps * (run.batch_size + 8) * count_products(run.network)
 
 
-# Training.
-
-
-def make_config(run: Training, row: Row, learning_rate: float, options: Options) -> Config:
-    """The configuration of a run; what the paper's text leaves open is as in the authors' code."""
-    from oni.recipes.experiments.train_network import override_config
-    from oni.recipes.training.config import Config
-
-    network, network_options = find_network(run.network)
-    is_residual = network == "resnet-cifar"
-    config = Config(
-        data=run.data,
-        network=network,
-        network_options=network_options,
-        method=row.method,
-        learning_rate=learning_rate,
-        momentum=0.9,
-        weight_decay=1e-4 if is_residual else 0.0,
-        batch_size=run.batch_size,
-        epochs=run.epochs,
-        drops=() if isinstance(run, Beginning) else drop_epochs(run.epochs),
-        drop_factor=0.1 if is_residual else 0.2,
-        seed=run.seed,
-        samples=run.samples,
-        validation=0 if isinstance(run, Beginning) else run.validation,
-        normalise="mean-std",
-        augment=("flip", "crop"),
-        measure_every=run.epochs if isinstance(run, Beginning) else run.measure_every,
-    )
-    return override_config(config, {**row.options, **options, **run.overrides})
-
-
-def drop_epochs(epochs: int) -> tuple[int, ...]:
-    """After which epochs the learning rate drops: at a half and three quarters, as 80 and 120 of 160.
-
-    >>> drop_epochs(160), drop_epochs(10), drop_epochs(2), drop_epochs(1)
-    ((80, 120), (5, 7), (1,), ())
-    """
-    return tuple(sorted({epochs // 2, epochs * 3 // 4} - {0}))
-
-
-def make_measure(rows: Sequence[Row]) -> Any:
-    """The function that trains a run of a table with these rows."""
-    by_name = {row.name: row for row in rows}
-
-    def measure(setting: Setting, run: Training) -> dict[str, Any]:
-        from oni.recipes.experiments.train_network import choose_by_validation, train_network
-
-        row = by_name[run.row]
-        if isinstance(run, Beginning):
-            return train_network(make_config(run, row, run.learning_rate, {}), setting)
-        if isinstance(run, Trial):
-            return train_network(make_config(run, row, run.learning_rate, run.options), setting)
-        rate, candidate, tried = run.rates[0], run.candidates[0], {}
-        if trials := run.trials():
-            configs = [make_config(trial, row, trial.learning_rate, trial.options) for trial in trials]
-            best, errors = choose_by_validation(configs, setting)
-            rate, candidate = trials[best].learning_rate, trials[best].options
-            tried = dict(zip(map(name_trial, trials), errors, strict=True))
-        rate *= run.batch_size / run.trials_batch_size
-        measured = train_network(make_config(run, row, rate, {**candidate, **run.options}), setting)
-        return {**measured, "chosen": dict(candidate), "tried": tried}
-
-    return measure
-
-
 # Names.
+
+
+def name_network(name: str) -> str:
+    """A network as the paper calls it.
+
+    >>> name_network("g2k1"), name_network("resnet110")
+    ('g = 2, k = 1', 'Res-110')
+    """
+    kind, options = find_network(name)
+    return f"g = {options['g']}, k = {options['k']}" if kind == "vgg" else f"Res-{6 * options['blocks'] + 2}"
 
 
 def format_options(options: Options) -> str:
@@ -314,3 +279,26 @@ def describe_run(run: Training) -> str:
     else:
         words += filter(None, [format_options(run.options), "best of its trials" if run.trials() else ""])
     return ", ".join([*words, f"seed {run.seed}"])
+
+
+def describe_sweeps(rows: Sequence[Row]) -> dict[str, str]:
+    """What a table varies, so that nobody overrides it."""
+    titles = f"compares {', '.join(row.title for row in rows)}"
+    keys = {key for row in rows for options in (row.options, *row.candidates) for key in options}
+    # These of a row may be changed for all: they are the named variants.
+    keys -= {"init_scale", "method_options.start"}
+    return {
+        "learning_rate": "chooses it on images held out",
+        "validation": "chooses learning rates on images held out",
+        "method": titles,
+        "network": "has networks of its own",
+        **dict.fromkeys(sorted(keys), titles),
+    }
+
+
+VARIANTS = (
+    "Where text and released code differ, the text is the default, and these words after the command give the code's "
+    "choice: nesterov=true (VGG only), reset_momentum=true and drops=79,119 for the learning rate, "
+    "augment=flip-half,crop-together for one crop offset per batch from reflected images and a flip of exactly half "
+    "of each batch"
+)

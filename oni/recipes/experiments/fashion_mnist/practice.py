@@ -6,11 +6,10 @@ orthogonalisation are then trained once more for as long as ONI took, since thei
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from oni.recipes.experiments.errors import errors_at, format_errors, is_below, mean_and_deviation, mean_error
+from oni.recipes.experiments.errors import errors_at, format_errors, judge_lower, mean_and_deviation, mean_error
 from oni.recipes.experiments.experiment import Claim, Comparison, Experiment, Judgement, Quantity, Results
 from oni.recipes.experiments.fashion_mnist.family import Network, is_orthogonalised
 from oni.recipes.experiments.fashion_mnist.reading import CONVERGED
@@ -181,29 +180,21 @@ def make_table(results: Results) -> Comparison:
 # Claims, all of our own.
 
 
-def judge_lower(results: Results, depth: int, errors: Callable[[Network], list[float]]) -> Judgement:
-    """Held if every seed of ONI is below every seed of each other; undecided if only its mean is."""
-    own, others = errors(ONI), {name_line(network): errors(network) for network in OTHERS}
-    text = f"ONI {format_errors(own)}; " + "; ".join(
-        f"{name} {format_errors(values)}" for name, values in others.items()
-    )
-    if all(is_below(own, values) for values in others.values()):
-        return True, text
-    if statistics.fmean(own) < min(map(statistics.fmean, others.values())):
-        return None, f"undecided: ONI's mean is the lowest, but the seeds overlap; {text}"
-    return False, text
+def judge_oni(errors: Callable[[Network], list[float]]) -> Judgement:
+    """Whether ONI's errors are below those of all others."""
+    return judge_lower({"ONI": errors(ONI)}, {name_line(network): errors(network) for network in OTHERS})
 
 
 def lower_test_error(depth: int) -> Callable[[Results], Judgement]:
     def judge(results: Results) -> Judgement:
-        return judge_lower(results, depth, lambda network: errors_at(best_trials(results, network, depth), "test"))
+        return judge_oni(lambda network: errors_at(best_trials(results, network, depth), "test"))
 
     return judge
 
 
 def lower_at_equal_time(depth: int) -> Callable[[Results], Judgement]:
     def judge(results: Results) -> Judgement:
-        return judge_lower(results, depth, lambda network: errors_at_equal_time(results, network, depth))
+        return judge_oni(lambda network: errors_at_equal_time(results, network, depth))
 
     return judge
 

@@ -1,0 +1,38 @@
+"""Options that several commands have, each said once. Needs typer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+__all__ = [
+    "Accelerator",
+    "Data",
+    "Devices",
+    "Download",
+    "JSONLines",
+    "NumNodes",
+    "Plain",
+    "Precision",
+    "Resume",
+    "Strategy",
+    "Workers",
+]
+
+Data = Annotated[
+    Path | None, typer.Option(metavar="DIR", help="Folder of the data set's files; its usual places otherwise.")
+]
+Download = Annotated[bool, typer.Option("--download", help="Fetch what --data lacks, with checksums.")]
+Resume = Annotated[bool, typer.Option("--resume", help="Continue training that was interrupted.")]
+Accelerator = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
+Devices = Annotated[int, typer.Option(help="How many of them on each node; the batch is shared.")]
+Strategy = Annotated[str, typer.Option(help="Over several devices: ddp, or fsdp2 to shard the weights.")]
+NumNodes = Annotated[int, typer.Option(help="How many machines.")]
+Workers = Annotated[
+    int | None, typer.Option(help="Processes that read images from files, for each device; by the cores otherwise.")
+]
+Precision = Annotated[str | None, typer.Option(help="32-true, 64-true, bf16-mixed, 16-mixed, ...")]
+JSONLines = Annotated[bool, typer.Option("--json", help="For programs: JSON, one object a line.")]
+Plain = Annotated[bool, typer.Option("--plain", help="ASCII only, no colours.")]

@@ -1,0 +1,121 @@
+"""Figure A5: errors of Table 2's networks, epoch by epoch."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from oni.recipes.experiments.cifar10.family import (
+    LONG,
+    SHORT,
+    Beginning,
+    Final,
+    Trial,
+    describe_run,
+    describe_sweeps,
+    estimate_cost,
+    name_network,
+)
+from oni.recipes.experiments.cifar10.reading import (
+    COLOURS,
+    SPEED_COLUMNS,
+    SPEED_NOTE,
+    describe_network,
+    find_finals,
+    make_speed_cells,
+    mean_over_epochs,
+    networks_of,
+    row_speeds,
+    style_rows,
+)
+from oni.recipes.experiments.cifar10.residual import BATCH_NORM, GROUP_NORM, ONI, PRESETS, ROWS, plan
+from oni.recipes.experiments.cifar10.table2 import CHOICES, DEEP, batch_sizes_of, find_beginnings, on_deep, on_shallow
+from oni.recipes.experiments.cifar10.training import make_measure
+from oni.recipes.experiments.errors import judge_lower
+from oni.recipes.experiments.experiment import Claim, Comparison, Experiment, Judgement, Quantity, Results
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from oni.recipes.charts.chart import Chart
+
+__all__ = ["EXPERIMENT"]
+
+
+def table(results: Results) -> Comparison:
+    cells: list[list[str | Quantity]] = []
+    for network in networks_of(results):
+        for row in ROWS:
+            if runs := find_finals(results, row.name, network, batch_sizes_of(results)[0]):
+                cells.append(make_speed_cells(f"{network}, {row.title}", row, runs, *describe_network(network, DEEP)))
+    return Comparison(SPEED_COLUMNS, cells, SPEED_NOTE)
+
+
+def judge_fastest(results: Results) -> Judgement:
+    (network,) = networks_of(results)
+    size = batch_sizes_of(results)[0]
+    return judge_lower(
+        row_speeds(results, [ONI], network, size), row_speeds(results, [BATCH_NORM, GROUP_NORM], network, size)
+    )
+
+
+def judge_beginnings(results: Results) -> Judgement:
+    speeds = {row.title: mean_over_epochs(results.where(row=row.name)) for row in (ONI, BATCH_NORM)}
+    return judge_lower({"ONI": speeds[ONI.title]}, {"batch norm": speeds[BATCH_NORM.title]})
+
+
+FASTEST = "ONI's training error falls faster than those of batch and group normalisation"
+CLAIMS = [
+    Claim(f"Res-110: {FASTEST}", judge_fastest, LONG, on_deep),
+    Claim(f"A shallower network, in short training: {FASTEST}", judge_fastest, SHORT, on_shallow),
+    Claim(
+        "In the first steps of Res-110, it falls faster than that of batch normalisation",
+        judge_beginnings,
+        {"steps": 300},
+        find_beginnings,
+    ),
+]
+
+
+def charts(results: Results) -> list[Chart]:
+    from oni.recipes.charts.curves import error_chart, error_charts
+
+    drawn = []
+    for network in networks_of(results):
+        styles = style_rows(results.where(network=network, batch_size=batch_sizes_of(results)[0]), ROWS)
+        drawn += error_charts(f"{name_network(network)}: {{part}} error", styles, log=False)
+    beginnings = find_beginnings(results)
+    if beginnings:
+        styles = {row.title: (COLOURS[row.name], beginnings.where(row=row.name)) for row in ROWS}
+        styles = {name: (colour, runs) for name, (colour, runs) in styles.items() if runs}
+        title = f"{name_network(beginnings[0].parameters.network)}, first steps: training error"
+        drawn.append(error_chart(title, styles, ["train"]))
+    return [chart for chart in drawn if chart.series]
+
+
+def draw(results: Results) -> Figure:
+    from oni.recipes.charts.matplotlib import draw_charts
+
+    return draw_charts(charts(results))
+
+
+EXPERIMENT = Experiment(
+    id="figA5",
+    title="Errors of a residual network without batch normalisation, by epoch",
+    shows="ONI converges significantly faster than batch and group normalisation, in epochs.",
+    choices="The runs of Table 2 with large batches: nothing is trained twice. How fast a training error falls is "
+    f"judged by its mean over all epochs. {CHOICES}Preset full: Res-20 instead of Res-110, 10 epochs of 10,000 images, "
+    "and the first 312 steps of Res-110 at a learning rate of 0.1.",
+    presets=PRESETS,
+    parameters=(Trial, Final, Beginning),
+    plan=plan,
+    measure=make_measure(ROWS),
+    paper={"printed numbers": None},
+    claims=CLAIMS,
+    table=table,
+    draw=draw,
+    charts=charts,
+    trains=True,
+    sweeps={**describe_sweeps(ROWS), "batch_size": "compares batch sizes"},
+    describe=describe_run,
+    cost=estimate_cost,
+)

@@ -1,0 +1,335 @@
+"""What the GAN figures share: their networks, runs and presets, and how they are named."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from oni.recipes.experiments.setting import Setting
+    from oni.recipes.training.config import Config
+
+__all__ = [
+    "ADAM",
+    "LONG",
+    "SETTINGS",
+    "Adam",
+    "GANRun",
+    "Player",
+    "describe_choices",
+    "describe_run",
+    "estimate_cost",
+    "make_config",
+    "make_plan",
+    "make_presets",
+    "make_sweeps",
+    "measure",
+    "name_player",
+    "oni",
+    "spectral",
+]
+
+SMOKE = {
+    "data": "fashion-mnist-sample",
+    "samples": 128,
+    "width": 2,
+    "batch_size": 8,
+    "updates": 2,
+    "epochs": 2,
+    "seeds": 1,
+    "distance_samples": 0,
+}
+LAPTOP = {
+    "data": "fashion-mnist-sample",
+    "samples": 0,
+    "width": 8,
+    "batch_size": 32,
+    "updates": 100,
+    "epochs": 4,
+    "seeds": 1,
+}
+FULL = {
+    "data": "cifar10",
+    "samples": 0,
+    "width": 16,
+    "batch_size": 32,
+    "updates": 200,
+    "epochs": 8,
+    "seeds": 2,
+    "sparing": True,
+}
+PAPER = {"data": "cifar10", "samples": 0, "width": 64, "batch_size": 64, "updates": 0, "epochs": 200, "seeds": 1}
+
+
+def make_presets(**changes: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """The presets of a figure, with its changes by preset."""
+    presets = {"smoke": SMOKE, "laptop": LAPTOP, "full": FULL, "paper": PAPER}
+    return {name: {**sizes, **changes.get(name, {})} for name, sizes in presets.items()}
+
+
+LONG = {"generator_updates": 1000}
+"""What a claim about the quality of images needs."""
+IMAGES = {"cifar10": 50_000, "fashion-mnist-sample": 10_000, "fashion-mnist": 60_000}
+CHANNELS = {"cifar10": 3}
+
+
+@dataclass(frozen=True)
+class Adam:
+    """How both networks are optimised."""
+
+    learning_rate: float
+    beta1: float
+    beta2: float
+    n_dis: int
+    """Updates of the discriminator for each of the generator."""
+
+
+ADAM = Adam(2e-4, 0.0, 0.9, 5)
+"""The paper's choice where it does not vary it."""
+SETTINGS = {
+    "A": Adam(1e-4, 0.5, 0.9, 5),
+    "B": Adam(1e-4, 0.5, 0.999, 1),
+    "C": Adam(2e-4, 0.5, 0.999, 1),
+    "D": Adam(1e-3, 0.5, 0.9, 5),
+    "E": Adam(1e-3, 0.5, 0.999, 5),
+    "F": Adam(1e-3, 0.9, 0.999, 5),
+}
+"""The paper's six, by its letters."""
+
+
+@dataclass(frozen=True)
+class Player:
+    """A GAN of a figure, before seeds and sizes: what is in its discriminator, and how both are trained."""
+
+    method: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+    network: str = "dcgan"
+    loss: str = "non-saturating"
+    adam: str = ""
+    """The letter of a setting; empty for the paper's usual one."""
+    first_layer: str = "method"
+    pooling: str = ""
+    """In the discriminator of a ResNet GAN; empty for DCGAN, which has none."""
+    seeds: int | None = None
+    """At most so many in a sparing preset."""
+
+
+def spectral(**changes: Any) -> Player:
+    """A discriminator with spectral normalisation."""
+    return Player("sn", **changes)
+
+
+def oni(steps: int, **changes: Any) -> Player:
+    """A discriminator with ONI, without a learnable scale, as in the paper."""
+    return Player("oni-ns", {"steps": steps, "learn_scale": False}, **changes)
+
+
+@dataclass(frozen=True)
+class GANRun:
+    """One run: a GAN trained from one seed."""
+
+    network: str
+    width: int
+    method: str
+    options: Mapping[str, Any]
+    loss: str
+    adam: str
+    first_layer: str
+    pooling: str
+    seed: int
+    data: str
+    samples: int
+    batch_size: int
+    updates: int
+    """Of the generator in an epoch; 0 for one for each batch of the data."""
+    epochs: int
+    distance_samples: int
+    overrides: Mapping[str, Any] = field(default_factory=dict)
+    """What the user changed of its configuration."""
+
+    @property
+    def generator_updates(self) -> int:
+        """How many updates of the generator it makes."""
+        updates = int(self.overrides.get("task_options.updates", self.updates))
+        batch = int(self.overrides.get("batch_size", self.batch_size))
+        return self.epochs * (updates or (self.samples or IMAGES[self.data]) // batch)
+
+    def override(self, overrides: Mapping[str, Any]) -> GANRun:
+        """The run with the overrides that are not sizes of the preset."""
+        rest = {key: value for key, value in overrides.items() if key not in ("data", "samples", "epochs")}
+        return replace(self, overrides=rest)
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """What a preset says of the runs."""
+
+    data: str
+    samples: int
+    width: int
+    batch_size: int
+    updates: int
+    epochs: int
+    seeds: int
+    distance_samples: int = 1000
+    sparing: bool = False
+
+
+def make_plan(players: Sequence[Player]) -> Callable[..., list[GANRun]]:
+    """From a preset's sizes to the runs: every player with every seed."""
+
+    def plan(seed: int, **given: Any) -> list[GANRun]:
+        sizes = Sizes(**given)
+        runs = []
+        for player in players:
+            count = min(sizes.seeds, player.seeds or sizes.seeds) if sizes.sparing else sizes.seeds
+            runs += [make_run(player, sizes, seed + index) for index in range(count)]
+        return runs
+
+    return plan
+
+
+def make_run(player: Player, sizes: Sizes, seed: int) -> GANRun:
+    return GANRun(
+        network=player.network,
+        width=sizes.width,
+        method=player.method,
+        options=player.options,
+        loss=player.loss,
+        adam=player.adam,
+        first_layer=player.first_layer,
+        pooling=player.pooling,
+        seed=seed,
+        data=sizes.data,
+        samples=sizes.samples,
+        batch_size=sizes.batch_size,
+        updates=sizes.updates,
+        epochs=sizes.epochs,
+        distance_samples=sizes.distance_samples,
+    )
+
+
+def make_config(run: GANRun) -> Config:
+    """The configuration of a run."""
+    from oni.recipes.experiments.train_network import override_config
+    from oni.recipes.training.config import Config
+
+    adam = SETTINGS.get(run.adam, ADAM)
+    pooling = {"pooling": run.pooling} if run.pooling else {}
+    config = Config(
+        task="gan",
+        task_options={
+            "loss": run.loss,
+            "n_dis": adam.n_dis,
+            "beta2": adam.beta2,
+            "updates": run.updates,
+            "first_layer": run.first_layer,
+            "distance_samples": run.distance_samples,
+        },
+        data=run.data,
+        samples=run.samples,
+        network=run.network,
+        network_options={"width": run.width, "channels": CHANNELS.get(run.data, 1), **pooling},
+        method=run.method,
+        method_options=run.options,
+        optimizer="adam",
+        learning_rate=adam.learning_rate,
+        momentum=adam.beta1,
+        batch_size=run.batch_size,
+        epochs=run.epochs,
+        drops=(),
+        seed=run.seed,
+    )
+    return override_config(config, run.overrides)
+
+
+CURVES = ("d_loss", "g_loss", "real_score", "fake_score", "d_error", "pixel_deviation", "random_feature_distance")
+
+
+def measure(setting: Setting, run: GANRun) -> dict[str, Any]:
+    """Train, or read what was trained: the curves by epoch."""
+    from oni.recipes.experiments.train_network import check_finished, train_options
+    from oni.recipes.training.run import train
+
+    config = make_config(run)
+    check_finished(config, setting)
+    result = train(config, setting.runs, **train_options(config, setting))
+    return {
+        "run": result.folder.name,
+        "status": result.metrics["status"],
+        "updates": [row["steps"] for row in result.epochs],
+        **{name: [row.get(name) for row in result.epochs] for name in CURVES},
+    }
+
+
+def estimate_cost(run: GANRun) -> float:
+    """How long a run takes beside others: updates of both networks, by filters."""
+    n_dis = SETTINGS.get(run.adam, ADAM).n_dis
+    return run.generator_updates * run.batch_size * (1 + n_dis) * run.width**2
+
+
+# How they are called.
+
+METHODS = {"sn": "SN", "oni-ns": "ONI"}
+LOSSES = {"non-saturating": "non-saturating loss", "hinge": "hinge loss"}
+NETWORKS = {"dcgan": "DCGAN", "resnet-gan": "ResNet GAN"}
+
+
+def name_player(player: Player | GANRun) -> str:
+    """The name for legends and tables, without the network and the loss.
+
+    >>> name_player(oni(2)), name_player(spectral(adam="A")), name_player(oni(3, first_layer="unnormalised"))
+    ('ONI, T = 2', 'SN, setting A', 'ONI, T = 3, first layer unnormalised')
+    """
+    words = [METHODS[player.method]]
+    if "steps" in player.options:
+        words.append(f"T = {player.options['steps']}")
+    if player.adam:
+        words.append(f"setting {player.adam}")
+    if player.first_layer != "method":
+        words.append(f"first layer {player.first_layer}")
+    if player.pooling:
+        words.append(f"{player.pooling} pooling")
+    return ", ".join(words)
+
+
+def describe_run(run: GANRun) -> str:
+    """A run in a few words."""
+    return f"{NETWORKS[run.network]}, {name_player(run)}, {LOSSES[run.loss]}, seed {run.seed}"
+
+
+def make_sweeps(players: Sequence[Player]) -> dict[str, str]:
+    """What a figure varies, so that nobody overrides it."""
+    names = list(dict.fromkeys(name_player(player) for player in players))
+    sweeps = {"method": f"compares {', '.join(names)}", "task": "trains GANs"}
+    varied = {
+        "method_options.steps": len({str(player.options.get("steps")) for player in players}) > 2,
+        "task_options.loss": len({player.loss for player in players}) > 1,
+        "task_options.first_layer": len({player.first_layer for player in players}) > 1,
+        "network_options.pooling": len({player.pooling for player in players}) > 1,
+        **dict.fromkeys(
+            ("learning_rate", "momentum", "task_options.beta2", "task_options.n_dis"),
+            len({player.adam for player in players}) > 1,
+        ),
+    }
+    return sweeps | {key: f"compares {', '.join(names)}" for key, several in varied.items() if several}
+
+
+# Texts.
+
+SHARED = (
+    "As printed: {network}, z of 128 normal numbers, Adam, one orthogonalisation for each update of the discriminator, "
+    "in which there is no learnable scale; rows are centred. As in the authors' code, the last, dense layer of the "
+    "discriminator keeps spectral normalisation with ONI too, images are in [-1, 1] and not mirrored. Unlike there, "
+    "each update of the discriminator has fresh real images, and the learning rate stays (it falls by 1 % an epoch "
+    "there): task_options.reuse_batch=true and task_options.epoch_decay=0.99 do as they do. An epoch is as many "
+    "updates of the generator as the images fill batches of 64, as in their code; so 200 epochs are 156,200 updates. "
+    "Preset paper is that. Preset full, for a CPU: {full}, batches of 32. laptop and smoke: the embedded Fashion-MNIST "
+    "sample with black around it, and smaller still. "
+)
+
+
+def describe_choices(network: str, full: str, text: str) -> str:
+    """What the paper leaves open, with what is said of one figure at the end."""
+    return SHARED.format(network=network, full=full) + text

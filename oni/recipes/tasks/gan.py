@@ -1,0 +1,331 @@
+"""GANs: a generator and a discriminator, and a method on the weights of the discriminator alone.
+
+The options of the task, in a configuration's ``task_options``:
+
+``loss``
+    ``"non-saturating"`` or ``"hinge"``.
+``n_dis``
+    How often the discriminator is updated before each update of the generator.
+``beta2``
+    The second beta of adam; the first is the configuration's ``momentum``.
+``updates``
+    Of the generator, in an epoch; 0 for one for each whole batch of the training images.
+``epoch_decay``
+    What the learning rate is multiplied by after every epoch: 0.99 in the authors' code.
+``reuse_batch``
+    Show the discriminator the same real images in all its updates between two of the generator, as the authors' code
+    does, and not fresh ones.
+``first_layer``
+    ``"method"``: the layers that read the image are as all others; ``"unnormalised"``: as the slip in the authors' code
+    has them, see :mod:`oni.baselines.unnormalised`.
+``ema``
+    The decay of a moving average of the generator's weights, which is then what is sampled from; 0 for none.
+``distance_samples``
+    How many images the distance of each epoch is measured on; 0 for no distance.
+
+The output layer of the discriminator has spectral normalisation, as in the authors' code; with the configuration's
+``change_output`` it has the method.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any, ClassVar
+
+import torch
+import torch.nn.functional as F
+from lightning_fabric import Fabric
+from torch import Tensor, nn
+from torch.func import functional_call
+from torch.optim import Optimizer
+
+from oni.names import unknown_name
+from oni.recipes.data.batches import seeded_generator, shuffle_indices, split
+from oni.recipes.data.images import Dataset
+from oni.recipes.methods import apply
+from oni.recipes.metrics.features import RandomFeatures, extract
+from oni.recipes.networks.gan import GAN, IMAGE_SIZE, image_layers
+from oni.recipes.networks.registry import NETWORKS, find_output_layer
+from oni.recipes.sheets import to_bytes, write_sheet
+from oni.recipes.tasks.gan_losses import LOSSES
+from oni.recipes.training.config import Config
+from oni.recipes.training.optimizer import build_optimizer, learning_rate_at, set_learning_rate
+from oni.recipes.training.task import Task
+
+__all__ = ["SHEET", "GANTraining", "build_gan", "fixed_noise"]
+
+SHEET = 64
+"""Images on a sheet."""
+GENERATE_BATCH = 100
+"""Images generated at once for a measurement."""
+
+
+def build_gan(config: Config) -> GAN:
+    """Both networks as they start, with the method on the discriminator."""
+    torch.manual_seed(config.seed)
+    gan = NETWORKS[config.network](**config.network_options)
+    if not isinstance(gan, GAN):
+        raise ValueError(f"task 'gan' needs a network of two, such as network=dcgan; {config.network!r} is one")
+    constrain(gan.discriminator, config, gan.channels)
+    return gan.double() if config.precision == "64-true" else gan
+
+
+def constrain(discriminator: nn.Module, config: Config, channels: int) -> None:
+    """Put the method on the discriminator, and on its first and last layer what the configuration says."""
+    options = dict(config.method_options)
+    output = find_output_layer(discriminator)
+    skip = []
+    if output and not config.change_output:
+        skip.append(output)
+    first = image_layers(discriminator, channels)
+    if config.task_options["first_layer"] == "unnormalised":
+        if "steps" not in options:
+            raise ValueError(f"task_options.first_layer=unnormalised is a form of oni; got method={config.method!r}")
+        skip += first
+    try:
+        apply(config.method, discriminator, skip=skip or None, **options)
+        if config.task_options["first_layer"] == "unnormalised":
+            apply("oni-columns", discriminator, only=first, steps=options["steps"], scale=options["scale"])
+    except TypeError as error:
+        raise ValueError(f"method_options: {error}") from error
+    if output and not config.change_output:
+        apply("sn", discriminator, only=output)
+
+
+def check_task_options(options: dict[str, Any]) -> None:
+    """Refuse options of a wrong kind or value."""
+    choices = {"loss": list(LOSSES), "first_layer": ["method", "unnormalised"]}
+    for name, allowed in choices.items():
+        if options[name] not in allowed:
+            raise ValueError(unknown_name(f"task_options.{name}", options[name], allowed))
+    for name, least in {"n_dis": 1, "updates": 0, "distance_samples": 0}.items():
+        value = options[name]
+        if isinstance(value, bool) or not isinstance(value, int) or value < least:
+            raise ValueError(f"task_options.{name} must be a whole number of at least {least}, got {value!r}")
+    for name, below in {"beta2": 1.0, "ema": 1.0, "epoch_decay": 10.0}.items():
+        value = options[name]
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < below:
+            raise ValueError(f"task_options.{name} must be at least 0 and below {below:g}, got {value!r}")
+    if not isinstance(options["reuse_batch"], bool):
+        raise ValueError(f"task_options.reuse_batch must be true or false, got {options['reuse_batch']!r}")
+
+
+def fixed_noise(count: int, latent: int, seed: int | str = "sheet") -> Tensor:
+    """The z of sample sheets and measurements: the same in every run of a seed."""
+    return torch.randn(count, latent, generator=seeded_generator("noise", seed))
+
+
+def resize(images: Tensor) -> Tensor:
+    """Images with black around them, 32 x 32."""
+    height, width = images.shape[-2:]
+    if max(height, width) > IMAGE_SIZE:
+        raise ValueError(f"images must be at most {IMAGE_SIZE} x {IMAGE_SIZE} for a GAN, got {height} x {width}")
+    if (height, width) == (IMAGE_SIZE, IMAGE_SIZE):
+        return images
+    above, left = (IMAGE_SIZE - height) // 2, (IMAGE_SIZE - width) // 2
+    return F.pad(images, (left, IMAGE_SIZE - width - left, above, IMAGE_SIZE - height - above), value=-1.0)
+
+
+class GANTraining(Task):
+    """Train both networks in turns; measure losses, scores and a distance of generated from real images."""
+
+    metrics: ClassVar[tuple[str, ...]] = (
+        "learning_rate",
+        "d_loss",
+        "g_loss",
+        "real_score",
+        "fake_score",
+        "d_error",
+        "pixel_deviation",
+        "random_feature_distance",
+    )
+
+    def __init__(self, config: Config, fabric: Fabric, dataset: Dataset) -> None:
+        self.options = dict(config.task_options)
+        check_task_options(self.options)
+        if config.batch_size % fabric.world_size:
+            raise ValueError(
+                f"batch_size={config.batch_size} can't be shared equally by {fabric.world_size} processes; "
+                "take a multiple of that"
+            )
+        dtype = torch.float64 if config.precision == "64-true" else torch.float32
+        parts = split(dataset, config, fabric.device, dtype)
+        # Pixels less a half, divided by a half: in [-1, 1].
+        half = torch.full((1, 1, 1), 0.5, dtype=dtype, device=fabric.device)
+        scaled: dict[str, Any] = {"mean": half, "deviation": half, "memory_format": torch.channels_last}
+        self.train_part, self.test_part = replace(parts.train, **scaled), replace(parts.test, **scaled)
+        channels = self.train_part.batch(torch.arange(1))[0].shape[1]
+        self.loss = LOSSES[self.options["loss"]]
+        super().__init__(config, fabric, dataset)
+        if channels != self.channels:
+            raise ValueError(
+                f"the images of {config.data} have {channels} channels and the networks {self.channels}; pass "
+                f"network_options.channels={channels}"
+            )
+        if self.sharded:
+            raise ValueError("task 'gan' needs whole weights in each process, which fsdp2 shards; pass --strategy ddp")
+        self.step = 0
+        generator = self.models["generator"]
+        self.average = {name: value.clone() for name, value in generator.state_dict().items()}
+        """The moving average of the generator's state, where there is one."""
+        self.real_features: Tensor | None = None
+
+    # What the engine asks for.
+
+    @property
+    def steps_per_epoch(self) -> int:
+        return self.options["updates"] or len(self.train_part) // self.config.batch_size
+
+    def build_models(self) -> dict[str, nn.Module]:
+        gan = build_gan(self.config)
+        self.latent, self.channels = gan.latent, gan.channels
+        models = {"generator": gan.generator, "discriminator": gan.discriminator}
+        # A third faster on CPUs, and on GPUs with tensor cores.
+        return {name: model.to(memory_format=torch.channels_last) for name, model in models.items()}  # type: ignore[call-overload]
+
+    def build_optimizers(self) -> dict[str, Optimizer]:
+        beta2 = self.options["beta2"]
+        return {name: build_optimizer(self.config, model, beta2=beta2) for name, model in self.models.items()}
+
+    def start_epoch(self, epoch: int, first: int) -> None:
+        self.learning_rate = learning_rate_at(self.config, epoch) * self.options["epoch_decay"] ** epoch
+        for optimizer in self.optimizers.values():
+            set_learning_rate(optimizer, self.learning_rate)
+        for model in self.wrapped.values():
+            model.train()
+        self.step = epoch * self.steps_per_epoch + first
+        self.is_measured = (epoch + 1) % self.config.measure_every == 0 or epoch + 1 == self.config.epochs
+        self.real_images = self.read_images(self.step * (1 if self.options["reuse_batch"] else self.options["n_dis"]))
+
+    def train_step(self) -> None:
+        fresh = not self.options["reuse_batch"]
+        for number in range(self.options["n_dis"]):
+            if number == 0 or fresh:
+                real = next(self.real_images)
+            self.update_discriminator(real, number)
+        self.update_generator()
+        self.step += 1
+
+    def measure(self) -> dict[str, float]:
+        images = self.generate(self.options["distance_samples"] or SHEET)
+        measured = {"learning_rate": self.learning_rate, **self.totals.means()}
+        # How much images differ from each other, beside 0.5 for those of CIFAR-10: a collapsed generator has 0.
+        measured["pixel_deviation"] = float(images.std(0).mean())
+        if self.options["distance_samples"] and self.is_measured:
+            finite = bool(torch.isfinite(images).all())
+            measured["random_feature_distance"] = self.distance(to_bytes(images)) if finite else float("nan")
+        return measured
+
+    def pictures(self) -> dict[str, bytes]:
+        images = self.generate(SHEET)
+        if not torch.isfinite(images).all():
+            return {}
+        return {f"samples/update-{self.step:07d}.png": write_sheet(to_bytes(images))}
+
+    def state_dict(self) -> dict[str, Any]:
+        average = {"average": self.average} if self.options["ema"] else {}
+        return {**super().state_dict(), **average}
+
+    def load_state_dict(self, state: Any) -> None:
+        super().load_state_dict(state)
+        if self.options["ema"]:
+            for name, value in state["average"].items():
+                self.average[name].copy_(value)
+
+    # The two kinds of steps.
+
+    def update_discriminator(self, real: Tensor, number: int) -> None:
+        """One update. Real and generated images go through in one batch, so weights are orthogonalised once."""
+        with torch.no_grad():
+            fake = self.wrapped["generator"](self.noise(number))
+        scores = self.wrapped["discriminator"](torch.cat([real, fake]))
+        real_scores, fake_scores = scores[: len(real)], scores[len(real) :]
+        loss = self.loss.discriminator(real_scores, fake_scores)
+        self.optimizers["discriminator"].zero_grad()
+        self.fabric.backward(loss)
+        self.optimizers["discriminator"].step()
+        count = len(real)
+        wrong = ((real_scores <= 0).sum() + (fake_scores >= 0).sum()) / 2
+        # The generator's loss is not of this step; its sum is made for as many samples in the next.
+        self.totals.add(
+            count,
+            d_loss=loss.detach() * count,
+            real_score=real_scores.detach().sum(),
+            fake_score=fake_scores.detach().sum(),
+            d_error=wrong,
+        )
+
+    def update_generator(self) -> None:
+        """One update, through a discriminator that learns nothing from it."""
+        discriminator = self.models["discriminator"]
+        discriminator.requires_grad_(False)
+        images = self.wrapped["generator"](self.noise(self.options["n_dis"]))
+        with self.fabric.autocast():
+            loss = self.loss.generator(discriminator(images))
+        self.optimizers["generator"].zero_grad()
+        self.fabric.backward(loss)
+        self.optimizers["generator"].step()
+        discriminator.requires_grad_(True)
+        # Means are over the samples that the discriminator saw, which are n_dis times as many.
+        self.totals.add(0, g_loss=loss.detach() * len(images) * self.options["n_dis"])
+        if self.options["ema"]:
+            self.update_average()
+
+    @torch.no_grad()
+    def update_average(self) -> None:
+        for name, value in self.models["generator"].state_dict().items():
+            if value.is_floating_point() and not name.endswith(("running_mean", "running_var")):
+                self.average[name].lerp_(value, 1 - self.options["ema"])
+            else:
+                self.average[name].copy_(value)
+
+    # What goes into them.
+
+    def noise(self, number: int) -> Tensor:
+        """The z of an update: drawn for the whole batch, then this process's share."""
+        generator = seeded_generator("z", self.config.seed, self.step, number)
+        values = torch.randn(self.config.batch_size, self.latent, generator=generator)
+        share = values.tensor_split(self.fabric.world_size)[self.fabric.global_rank]
+        return share.to(self.fabric.device, self.train_part.mean.dtype)
+
+    def read_images(self, first: int) -> Iterator[Tensor]:
+        """Real images without end, pass after pass; ``first`` batches are already read."""
+        config, part = self.config, self.train_part
+        in_pass = len(part) // config.batch_size
+        passes, done = divmod(first, in_pass)
+        rank, world = self.fabric.global_rank, self.fabric.world_size
+        while True:
+            order = shuffle_indices(len(part), config.seed, passes)[: in_pass * config.batch_size]
+            batches = part.batches(order, config.batch_size, rank=rank, world=world, first=done, epoch=passes)
+            for images, _ in batches:
+                yield resize(images)
+            passes, done = passes + 1, 0
+
+    @torch.no_grad()
+    def generate(self, count: int) -> Tensor:
+        """Images from a fixed z, by the average generator where there is one, in evaluation mode."""
+        generator = self.models["generator"]
+        generator.eval()
+        noise = fixed_noise(count, self.latent).to(self.fabric.device, self.train_part.mean.dtype)
+        pieces = []
+        for z in noise.split(GENERATE_BATCH):
+            with self.fabric.autocast():
+                if self.options["ema"]:
+                    pieces.append(functional_call(generator, self.average, (z,)))
+                else:
+                    pieces.append(generator(z))
+        generator.train()
+        return torch.cat(pieces).to(self.train_part.mean.dtype).contiguous()
+
+    def distance(self, images: Tensor) -> float:
+        """The Frechet distance of generated from test images on random features."""
+        from oni.recipes.metrics.frechet import frechet_distance
+
+        extractor = RandomFeatures(self.channels).to(self.fabric.device)
+        if self.real_features is None:
+            count = min(len(self.test_part), self.options["distance_samples"])
+            chosen = shuffle_indices(len(self.test_part), 0)[:count]
+            real = self.test_part.batch(chosen)[0]
+            self.real_features = extract(extractor, to_bytes(resize(real)))
+        return frechet_distance(self.real_features, extract(extractor, images))
