@@ -37,6 +37,10 @@ DEATHS = 5
 EARLY_SECONDS = 600.0
 OBJECT_STORE_BYTES = 100 * 2**20
 """Ray keeps nothing but short messages and results in it; its own choice is a third of the memory."""
+NO_TOKEN = (
+    "the Ray cluster wants its token, and Ray knows none or another one here; pass it as Ray's documentation says: "
+    "https://docs.ray.io/en/latest/ray-security/token-auth.html"
+)
 
 T = TypeVar("T")
 
@@ -87,11 +91,13 @@ def check_address(address: str) -> None:
     code = "import ray, sys; ray.init(sys.argv[1], log_to_driver=False, logging_level='ERROR')"
     try:
         trial = subprocess.run([sys.executable, "-c", code, address], capture_output=True, timeout=CONNECT_SECONDS)
-        failure = trial.stderr.decode(errors="replace").strip().splitlines()[-1:] if trial.returncode else None
     except subprocess.TimeoutExpired:
-        failure = [f"no answer in {CONNECT_SECONDS} seconds"]
-    if failure is not None:
-        raise ValueError(f"--address {address}: no Ray cluster ({' '.join(failure)}); {remedy}")
+        raise ValueError(f"--address {address}: no Ray answers in {CONNECT_SECONDS} seconds; {remedy}") from None
+    if trial.returncode:
+        printed = trial.stderr.decode(errors="replace")
+        if "AuthenticationError" in printed:
+            raise ValueError(f"--address {address}: {NO_TOKEN}")
+        raise ValueError(f"--address {address}: {' '.join(printed.strip().splitlines()[-1:])}; {remedy}")
 
 
 @contextmanager
