@@ -78,7 +78,7 @@ def compare(
 
 
 def bench(
-    what: Annotated[str, typer.Argument(help="What to measure: matrices or models.")] = "matrices",
+    what: Annotated[str, typer.Argument(help="What to measure: matrices, models or images.")] = "matrices",
     seconds: Annotated[float, typer.Option(help="Time for each case.")] = 10.0,
     quick: Annotated[bool, typer.Option("--quick", help="A look in a few seconds, at small cases.")] = False,
     cases: Annotated[
@@ -150,20 +150,19 @@ def reproduce(
     num_nodes: options.NumNodes = 1,
     workers: options.Workers = None,
     precision: options.Precision = None,
-    threads: Annotated[
-        int | None, typer.Option(min=1, help="Threads for each run; torch's own choice otherwise.")
+    threads: options.Threads = None,
+    engine: options.Engine = "local",
+    address: options.Address = None,
+    gpus_per_run: options.GPUsPerRun = None,
+    inception: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", dir_okay=False, help="GANs: Inception network (TorchScript), for FID and KID."),
     ] = None,
-    engine: Annotated[
-        str, typer.Option(help="local: one run after the other; ray: as many at once as the Ray cluster has room for.")
-    ] = "local",
-    address: Annotated[
-        str | None,
-        typer.Option(
-            metavar="HOST:PORT", help="Of a running Ray cluster, or auto; Ray starts on this machine otherwise."
-        ),
+    inception_sha256: Annotated[
+        str | None, typer.Option(metavar="DIGEST", help="Of that file, if oni does not know it and you trust it.")
     ] = None,
-    gpus_per_run: Annotated[
-        float | None, typer.Option(help="With ray: GPUs for each run, up to 1; one if there are any otherwise.")
+    classifier: Annotated[
+        Path | None, typer.Option(metavar="RUN", file_okay=False, help="GANs: a classifier's run, for class scores.")
     ] = None,
     table: Annotated[
         str | None, typer.Option(metavar="FORMAT", help="Print the table alone: latex, csv or markdown.")
@@ -196,6 +195,8 @@ def reproduce(
         changes=changes or [],
         file=config,
         precision=precision,
+        inception=(inception, inception_sha256),
+        classifier=classifier,
     )
     request = Request(id, preset, out, seed, seeds, only=only, dry_run=dry_run, plain=plain, json=json, table=table)
     with torch_threads(threads):
@@ -234,6 +235,24 @@ def train(
     train_config(Request(config, changes or [], data, download, out, resume, hardware, precision, json, plain))
 
 
+def sample(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a GAN's training run.")],
+    out: Annotated[Path, typer.Option("--out", "-o", dir_okay=False, help="The PNG file to write.")],
+    number: Annotated[int, typer.Option("--number", "-n", help="How many images.")] = 64,
+    seed: Annotated[
+        int | None, typer.Option(help="Of the noise; without it, the one of the run's own sample sheets.")
+    ] = None,
+    columns: Annotated[int, typer.Option(help="Images in a row.")] = 8,
+    mode: Annotated[
+        str, typer.Option(help="Batch normalisation of the generator: eval (running means) or train (each batch's).")
+    ] = "eval",
+) -> None:
+    """Draw images from the generator of a trained GAN, on one sheet."""
+    from oni.recipes.generated.samples import draw_sheet
+
+    print(draw_sheet(run, out, number, seed, columns=columns, mode=mode))
+
+
 def inspect(
     checkpoint: Annotated[
         Path,
@@ -270,7 +289,7 @@ def bake(
     center: Annotated[str | None, typer.Option(help="auto, true or false.")] = None,
     bound: Annotated[str | None, typer.Option(help="compact, frobenius or tight.")] = None,
     groups: Annotated[int | None, typer.Option(help="Groups of rows.")] = None,
-    schedule: Annotated[str | None, typer.Option(help="newton or minimax.")] = None,
+    schedule: Annotated[str | None, typer.Option(help="newton, minimax or e.g. minimax:0.03.")] = None,
 ) -> None:
     """Turn the checkpoint of a converted model into that of the plain architecture."""
     from oni.checkpoints.bake import bake as run
@@ -286,6 +305,7 @@ COMMANDS: dict[Callable[..., None], str] = {
     list_experiments: "oni list",
     reproduce: "oni reproduce fig5 --preset laptop epochs=5",
     train: "oni train examples/train.yaml learning_rate=0.05",
+    sample: "oni sample results/runs/RUN -n 64 -o sheet.png --seed 1",
     report: "oni report results/fig5 --out report.html",
     compare: "oni compare results/runs/RUN1 results/runs/RUN2",
 }

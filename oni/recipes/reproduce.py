@@ -61,6 +61,10 @@ def reproduce(request: Request, setting: Setting | None = None) -> None:
         raise ValueError(unknown_name("table format", request.table, TABLE_FORMATS))
     if setting and not experiment.trains and (given := setting.given_options()):
         raise ValueError(f"{request.id} trains nothing, so {given[0]} is of no use; leave it out")
+    if setting and not experiment.generates and (setting.inception or setting.classifier):
+        raise ValueError(
+            f"{request.id} measures no generated images, so --inception and --classifier are of no use there"
+        )
     setting = setting or Setting(request.out / RUNS)
     planned = plan_runs(experiment, request, setting)
     if request.dry_run:
@@ -245,7 +249,8 @@ def show_part(
     for run in results:
         numbers = {name: last_number(value) for name, value in run.measured.items()}
         numbers = {name: value for name, value in numbers.items() if isinstance(value, int | float | str)}
-        rows.append({"run": experiment.describe(run.parameters), **numbers})
+        folder = {"folder": numbers.pop("run")} if "run" in numbers else {}
+        rows.append({"run": experiment.describe(run.parameters), **numbers, **folder})
     if request.json:
         event = {"event": "part", "id": experiment.id, "only": request.only, "runs": rows}
         print(json.dumps({**event, "written": list(map(str, written))}))

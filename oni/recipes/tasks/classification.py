@@ -56,7 +56,7 @@ def contains(network: nn.Module, kind: type[nn.Module]) -> bool:
 
 
 def choose_memory_format(network: nn.Module, device: torch.device) -> torch.memory_format:
-    """Of the images: channels last where that makes training quicker, as ``oni bench models`` measures.
+    """Of the images: channels last where that makes training quicker, as ``oni bench images`` measures.
 
     On a CPU it does for convolutions, most where the weights stay as they are, but not with GroupNorm.
     """

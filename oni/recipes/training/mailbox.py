@@ -52,6 +52,10 @@ class Messenger:
         with suppress(Exception):
             self.confirm(self.receipt)
 
+    def for_other_work(self) -> OtherMessenger:
+        """A reporter for what is no training."""
+        return OtherMessenger(self)
+
     def start(self, name: str, steps: int, done: int) -> None:
         self.tell("start", name, steps, done)
 
@@ -66,3 +70,13 @@ class Messenger:
 
     def end(self, text: str) -> None:
         self.tell("end", text)
+
+
+class OtherMessenger(Messenger):
+    """The reporter of a run for what is no training: its messages say so."""
+
+    def __init__(self, messenger: Messenger) -> None:
+        self.messenger = messenger
+
+    def tell(self, method: str, *arguments: Any) -> None:
+        self.messenger.tell("other", method, *arguments)

@@ -138,6 +138,8 @@ class OneRun:
         self.steps = self.done = 0
         """Of the present training."""
         self.trained_steps, self.counted_at = 0, 0.0
+        self.shown = False
+        """Between the start and the end of anything."""
 
     def announce(self, note: str = "") -> None:
         """Print the heading, at most once."""
@@ -162,10 +164,15 @@ class OneRun:
         self.done, self.counted_at = done, now
 
     def start(self, name: str, steps: int, done: int) -> None:
-        self.announce()
         self.steps, self.done, self.counted_at = steps, done, time.perf_counter()
         self.overall.training.append(self)
+        self.show_start(name, steps, done)
+
+    def show_start(self, name: str, steps: int, done: int) -> None:
+        """Show the start of something."""
+        self.announce()
         self.reporter.start(name, steps, done)
+        self.shown = True
 
     def step(self, done: int, epoch: str, values: Mapping[str, float]) -> None:
         self.count(done)
@@ -180,7 +187,22 @@ class OneRun:
         self.reporter.warn(text)
 
     def end(self, text: str) -> None:
-        """End a training. Does nothing if none has begun, as when a process dies before its first step."""
+        """End what was started, if anything was: a process may die before its first step."""
         if self in self.overall.training:
             self.overall.training.remove(self)
+        if self.shown:
             self.reporter.end(text)
+        self.shown = False
+
+    def for_other_work(self) -> OtherWork:
+        """A reporter for what is no training: its steps say nothing of the time left."""
+        return OtherWork(self)
+
+
+class OtherWork:
+    """The reporter of a run for what is no training."""
+
+    def __init__(self, run: OneRun) -> None:
+        self.run = run
+        self.start, self.end = run.show_start, run.end
+        self.step, self.epoch, self.warn = run.reporter.step, run.reporter.epoch, run.reporter.warn

@@ -211,6 +211,8 @@ class Grid(Generic[T]):
             for number, method, arguments in self.ray.get(self.mailbox.fetch.remote(), timeout=CONNECT_SECONDS):
                 if method == "begin":
                     self.begun[number] = time.monotonic()
+                elif method == "other":
+                    getattr(self.runs[number].for_other_work(), arguments[0])(*arguments[1:])
                 else:
                     getattr(self.runs[number], method)(*arguments)
         return ended
