@@ -138,7 +138,7 @@ def reproduce(
         str | None,
         typer.Option(
             metavar="PART",
-            help="Only the runs so described, e.g. '*ONI*seed 0'; --dry-run lists them. They go into results.json.",
+            help="Only these runs, e.g. g2k1/oni or '*ONI*seed 0'; --dry-run lists them. They go into results.json.",
         ),
     ] = None,
     dry_run: Annotated[
