@@ -105,6 +105,11 @@ def check_task_options(options: dict[str, Any]) -> None:
         value = options[name]
         if isinstance(value, bool) or not isinstance(value, int) or value < least:
             raise ValueError(f"task_options.{name} must be a whole number of at least {least}, got {value!r}")
+    if 0 < options["distance_samples"] <= RandomFeatures.num_features:
+        raise ValueError(
+            f"task_options.distance_samples must be 0 or more than the {RandomFeatures.num_features} random features, "
+            f"got {options['distance_samples']}"
+        )
     for name, below in {"beta2": 1.0, "ema": 1.0, "epoch_decay": 10.0}.items():
         value = options[name]
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < below:

@@ -43,8 +43,8 @@ SMOKE = {
     "epochs": 2,
     "seeds": 1,
     "distance_samples": 0,
-    "images": 40,
-    "real_images": 40,
+    "images": 20,
+    "real_images": 20,
 }
 LAPTOP = {
     "data": "fashion-mnist-sample",
