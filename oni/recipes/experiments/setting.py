@@ -71,7 +71,7 @@ class Setting:
         """The options that are of use only where something is trained."""
         options = {
             "--data": self.data,
-            "--devices, --strategy, --num-nodes, --accelerator or --workers": self.hardware != Hardware(),
+            "--devices, --strategy, --num-nodes, --accelerator, --workers or --compile": self.hardware != Hardware(),
             "--resume": self.resume,
             **{format_override(key, value): True for key, value in self.overrides.items()},
         }
