@@ -78,7 +78,7 @@ def compare(
 
 
 def bench(
-    what: Annotated[str, typer.Argument(help="What to measure: matrices or models.")] = "matrices",
+    what: Annotated[str, typer.Argument(help="What to measure: matrices, models or images.")] = "matrices",
     seconds: Annotated[float, typer.Option(help="Time for each case.")] = 10.0,
     quick: Annotated[bool, typer.Option("--quick", help="A look in a few seconds, at small cases.")] = False,
     cases: Annotated[
@@ -138,7 +138,7 @@ def reproduce(
         str | None,
         typer.Option(
             metavar="PART",
-            help="Only the runs so described, e.g. '*ONI*seed 0'; --dry-run lists them. They go into results.json.",
+            help="Only these runs, e.g. g2k1/oni or '*ONI*seed 0'; --dry-run lists them. They go into results.json.",
         ),
     ] = None,
     dry_run: Annotated[
@@ -151,6 +151,20 @@ def reproduce(
     workers: options.Workers = None,
     compile: options.Compile = False,
     precision: options.Precision = None,
+    threads: options.Threads = None,
+    engine: options.Engine = "local",
+    address: options.Address = None,
+    gpus_per_run: options.GPUsPerRun = None,
+    inception: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", dir_okay=False, help="GANs: Inception network (TorchScript), for FID and KID."),
+    ] = None,
+    inception_sha256: Annotated[
+        str | None, typer.Option(metavar="DIGEST", help="Of that file, if oni does not know it and you trust it.")
+    ] = None,
+    classifier: Annotated[
+        Path | None, typer.Option(metavar="RUN", file_okay=False, help="GANs: a classifier's run, for class scores.")
+    ] = None,
     table: Annotated[
         str | None, typer.Option(metavar="FORMAT", help="Print the table alone: latex, csv or markdown.")
     ] = None,
@@ -162,25 +176,32 @@ def reproduce(
     What is trained is kept run by run, and a finished run is never trained again.
     What was interrupted continues with --resume, bit for bit.
     Several such commands with the same --out share the work.
+    With --engine ray, --out must be on a file system that all machines of the cluster share.
     """
+    from oni.machine import torch_threads
     from oni.recipes.experiments.setting import make_setting
     from oni.recipes.reproduce import Request
     from oni.recipes.reproduce import reproduce as run
     from oni.recipes.training.devices import Hardware
+    from oni.recipes.training.grid import Engine
 
     setting = make_setting(
         runs=runs or out / "runs",
         data=data,
         download=download,
         hardware=Hardware(accelerator, devices, strategy, num_nodes, workers, compile),
+        engine=Engine(engine, address, gpus_per_run),
         progress="json" if json else "lines" if plain else "auto",
         resume=resume,
         changes=changes or [],
         file=config,
         precision=precision,
+        inception=(inception, inception_sha256),
+        classifier=classifier,
     )
     request = Request(id, preset, out, seed, seeds, only=only, dry_run=dry_run, plain=plain, json=json, table=table)
-    run(request, setting)
+    with torch_threads(threads):
+        run(request, setting)
 
 
 def train(
@@ -214,6 +235,24 @@ def train(
 
     hardware = Hardware(accelerator, devices, strategy, num_nodes, workers, compile)
     train_config(Request(config, changes or [], data, download, out, resume, hardware, precision, json, plain))
+
+
+def sample(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a GAN's training run.")],
+    out: Annotated[Path, typer.Option("--out", "-o", dir_okay=False, help="The PNG file to write.")],
+    number: Annotated[int, typer.Option("--number", "-n", help="How many images.")] = 64,
+    seed: Annotated[
+        int | None, typer.Option(help="Of the noise; without it, the one of the run's own sample sheets.")
+    ] = None,
+    columns: Annotated[int, typer.Option(help="Images in a row.")] = 8,
+    mode: Annotated[
+        str, typer.Option(help="Batch normalisation of the generator: eval (running means) or train (each batch's).")
+    ] = "eval",
+) -> None:
+    """Draw images from the generator of a trained GAN, on one sheet."""
+    from oni.recipes.generated.samples import draw_sheet
+
+    print(draw_sheet(run, out, number, seed, columns=columns, mode=mode))
 
 
 def inspect(
@@ -252,7 +291,7 @@ def bake(
     center: Annotated[str | None, typer.Option(help="auto, true or false.")] = None,
     bound: Annotated[str | None, typer.Option(help="compact, frobenius or tight.")] = None,
     groups: Annotated[int | None, typer.Option(help="Groups of rows.")] = None,
-    schedule: Annotated[str | None, typer.Option(help="newton or minimax.")] = None,
+    schedule: Annotated[str | None, typer.Option(help="newton, minimax or e.g. minimax:0.03.")] = None,
 ) -> None:
     """Turn the checkpoint of a converted model into that of the plain architecture."""
     from oni.checkpoints.bake import bake as run
@@ -268,6 +307,7 @@ COMMANDS: dict[Callable[..., None], str] = {
     list_experiments: "oni list",
     reproduce: "oni reproduce fig5 --preset laptop epochs=5",
     train: "oni train examples/train.yaml learning_rate=0.05",
+    sample: "oni sample results/runs/RUN -n 64 -o sheet.png --seed 1",
     report: "oni report results/fig5 --out report.html",
     compare: "oni compare results/runs/RUN1 results/runs/RUN2",
 }

@@ -10,7 +10,8 @@ from oni.models.convert import convert
 from oni.models.init_scale import init_scale
 from oni.models.summary import summary
 from oni.newton.orthogonalize import orthogonalize
-from oni.newton.schedule import certified_range, steps_for
+from oni.newton.schedule import certified_range
+from oni.newton.target import steps_for
 from oni.nn.parametrization import orthogonal
 
 __version__ = version("oni-torch")

@@ -13,6 +13,7 @@ import torch
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
+from oni.bench import images
 from oni.bench.matrices.cases import CASES, measure
 from oni.bench.matrices.result import CaseResult, Result
 from oni.bench.matrices.table import show
@@ -71,6 +72,14 @@ SUBJECTS: dict[str, Subject[Any, Any]] = {
         MODEL_TARGETS,
         show_models,
         record_model,
+    ),
+    "images": Subject(
+        lambda: images.CASES,
+        lambda case: images.ImageResult(case.name, case.about),
+        images.measure,
+        images.IMAGE_TARGETS,
+        images.show_images,
+        images.record_images,
     ),
 }
 """By the name that the command takes."""

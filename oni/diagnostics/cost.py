@@ -138,9 +138,4 @@ def own_cost(n: int, d: int, steps: int, *, bound: str = "compact", schedule: st
     >>> own_cost(2, 3, 2)
     (40, 52)
     """
-    count = count_products(steps, bound=bound, schedule=schedule)
-    short, long = sorted((n, d))
-    return (
-        count.short_forward * short**3 + count.long_forward * short * short * long,
-        count.short_backward * short**3 + count.long_backward * short * short * long,
-    )
+    return count_products(steps, bound=bound, schedule=schedule).multiply_adds(n, d)

@@ -23,9 +23,20 @@ from torch import Tensor
 
 from oni.newton.iteration import product
 
-__all__ = ["BOUNDS", "Bounded", "bounded", "centred", "power_of_two_scale", "slope_of_log_bound", "trace"]
+__all__ = [
+    "BOUNDS",
+    "SCHATTEN_ORDER",
+    "Bounded",
+    "bounded",
+    "centred",
+    "power_of_two_scale",
+    "slope_of_log_bound",
+    "trace",
+]
 
 BOUNDS = ("frobenius", "compact", "tight")
+SCHATTEN_ORDER = {"frobenius": 2, "compact": 4, "tight": 16}
+"""Of the bounds as norms of the matrix itself: twice those of its Gram matrix."""
 
 
 def power_of_two_scale(Z: Tensor) -> Tensor:

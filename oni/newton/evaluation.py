@@ -10,7 +10,6 @@ from torch import Tensor
 
 from oni.newton.bounding import Bounded, bounded, centred, power_of_two_scale, slope_of_log_bound, trace
 from oni.newton.iteration import (
-    Stage,
     Trace,
     accumulated,
     inverse_root,
@@ -19,6 +18,7 @@ from oni.newton.iteration import (
     twice_symmetric_part,
 )
 from oni.newton.matrix import is_tall
+from oni.newton.stage import Stage
 
 __all__ = ["Evaluation", "Spec", "evaluate", "packed", "pullback", "pushforward", "unpacked"]
 

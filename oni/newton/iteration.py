@@ -3,14 +3,10 @@ r"""The iteration itself: B(S), by which the bounded matrix is multiplied, and i
 The paper's recurrence :math:`B \leftarrow \tfrac32 B - \tfrac12 B^3 S` amplifies rounding errors that do not
 commute with S and diverges in float32 after about eight steps. This is the coupled form of the same polynomial,
 
-.. math:: P_0 = S, \quad q = \alpha(\tfrac32 I - \tfrac12 \alpha^2 P), \quad B \leftarrow B q, \quad P \leftarrow P q^2,
+.. math:: P_0 = S, \quad B \leftarrow B\,Q(P), \quad P \leftarrow P\,Q(P)^2,
 
-with two steps taken at a time: they are one quartic in P, and a quartic is a square plus a linear rest, so
-two squarings evaluate it,
-
-.. math:: q_2(P) = \ell\,(P^2 - \tfrac32 u P + \tfrac38 u^2 I)^2 + e P + g I .
-
-An odd number of steps starts with the single one, which is linear and free.
+with two steps taken at a time (:mod:`oni.newton.stage`). An odd number of steps starts with the single one, which is
+linear and free.
 
 **Derivative.** B is a polynomial in the symmetric S, so its derivative :math:`E \mapsto dB[E]` is self-adjoint: the
 same recurrence on tangents is both the forward-mode derivative and, applied to the symmetrised gradient, the
@@ -25,37 +21,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-__all__ = ["Stage", "Trace", "accumulated", "inverse_root", "inverse_root_tangent", "product", "stages"]
+from oni.newton.stage import Stage
 
-
-class Stage(NamedTuple):
-    """One factor of B as a polynomial in P: ``l (P^2 - h P + k)^2 + e P + g``; linear where ``l`` is 0."""
-
-    l: float  # noqa: E741  (the formula's letter)
-    h: float
-    k: float
-    e: float
-    g: float
-
-
-def stages(stretches: tuple[float, ...]) -> list[Stage]:
-    """Pair the steps up; an odd one comes first.
-
-    >>> stages((1.0, 1.0, 1.0))[1] == Stage(1 / 16, 4.5, 3.375, -8.625 / 16, 24.609375 / 16)
-    True
-    """
-    linear = [(1.5 * a, -0.5 * a**3) for a in stretches]
-    plan = []
-    if len(linear) % 2:
-        g, e = linear.pop(0)
-        plan.append(Stage(0.0, 0.0, 0.0, e, g))
-    for (a0, a1), (b0, b1) in zip(linear[::2], linear[1::2], strict=True):
-        # (a0 + a1 P)(b0 + b1 P (a0 + a1 P)^2), its leading terms completed to a square.
-        u = -a0 / a1
-        lead = b1 * a1**3
-        k = 0.375 * u * u
-        plan.append(Stage(lead, 1.5 * u, k, 3 * u * k * lead + b0 * a1 + b1 * a0**3, a0 * b0 - lead * k * k))
-    return plan
+__all__ = ["Trace", "accumulated", "inverse_root", "inverse_root_tangent", "product"]
 
 
 class Trace(NamedTuple):

@@ -22,6 +22,7 @@ import torch
 
 from oni.newton.evaluation import Spec
 from oni.newton.precision import planned
+from oni.newton.schedule import checked_steps
 
 __all__ = ["Products", "count_products"]
 
@@ -42,6 +43,14 @@ class Products(NamedTuple):
     def long(self) -> int:
         return self.long_forward + self.long_backward
 
+    def multiply_adds(self, n: int, d: int) -> tuple[int, int]:
+        """Of the products of an n x d matrix, forward and backward."""
+        short, long = sorted((n, d))
+        return (
+            self.short_forward * short**3 + self.long_forward * short * short * long,
+            self.short_backward * short**3 + self.long_backward * short * short * long,
+        )
+
 
 def count_products(steps: int, *, bound: str = "compact", schedule: str = "newton") -> Products:
     """The least number of products for ``steps`` steps on a float32 CPU matrix.
@@ -49,7 +58,7 @@ def count_products(steps: int, *, bound: str = "compact", schedule: str = "newto
     >>> count_products(5)
     Products(short_forward=10, short_backward=14, long_forward=2, long_backward=3)
     """
-    _, parts = planned(schedule, steps, torch.float32, "cpu", bound, True)
+    _, parts = planned(schedule, checked_steps(steps), torch.float32, "cpu", bound, True)
     return Products(*map(sum, zip(*map(_count_part, parts), strict=True)))
 
 

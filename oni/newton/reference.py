@@ -12,13 +12,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from oni.newton.bounding import SCHATTEN_ORDER
 from oni.newton.matrix import split_groups
-from oni.newton.schedule import stretches
+from oni.newton.schedule import get_schedule
 
 __all__ = ["authors", "direct", "literal", "oracle", "printed_backward"]
-
-# The bounds as Schatten norms of the matrix itself (bounding.py has them as norms of the Gram matrix).
-SCHATTEN_ORDER = {"frobenius": 2, "compact": 4, "tight": 16}
 
 
 def oracle(
@@ -45,9 +43,8 @@ def oracle(
     sigma = torch.where(sigma > noise, sigma, 0.0)
     f = torch.linalg.vector_norm(sigma, ord=SCHATTEN_ORDER[bound], dim=-1, keepdim=True)
     s = sigma / torch.where(f == 0, 1.0, f)
-    for stretch in stretches(schedule, steps):
-        s = stretch * s
-        s = 1.5 * s - 0.5 * s**3
+    for polynomial in polynomials(schedule, steps):
+        s = s * sum(c * s ** (2 * i) for i, c in enumerate(polynomial))
     return (U @ (s[..., None] * Rh)).reshape(Z.shape)
 
 
@@ -68,10 +65,22 @@ def direct(
     power = torch.linalg.matrix_power(M, SCHATTEN_ORDER[bound] // 2)
     f = power.diagonal(dim1=-2, dim2=-1).sum(-1)[..., None, None] ** (2 / SCHATTEN_ORDER[bound])
     W = W / f.sqrt()
-    for stretch in stretches(schedule, steps):
-        W = stretch * W
-        W = 1.5 * W - 0.5 * (W @ W.mT @ W if W.shape[-2] <= W.shape[-1] else W @ (W.mT @ W))
+    for first, *others in polynomials(schedule, steps):
+        power, total = W, first * W
+        for c in others:
+            power = W @ W.mT @ power if W.shape[-2] <= W.shape[-1] else power @ (W.mT @ W)
+            total = total + c * power
+        W = total
     return W.reshape(Z.shape)
+
+
+def polynomials(schedule: str, steps: int) -> list[tuple[float, ...]]:
+    """The odd polynomials of a schedule, by their coefficients, the first power's first; Newton's one by one."""
+    return (
+        [(1.5, -0.5)] * steps
+        if schedule == "newton"
+        else [s.coefficients() for s in get_schedule(schedule).stages(steps)]
+    )
 
 
 def literal(Z: Tensor, steps: int = 5, *, center: bool = True, bound: str = "compact") -> Tensor:

@@ -1,33 +1,51 @@
-r"""Schedules: how strongly each step pushes the singular values, and what a number of steps guarantees.
-
-Every step applies Newton's cubic :math:`\varphi(s) = \tfrac32 s - \tfrac12 s^3` to the singular values after
-stretching them by a factor :math:`\alpha_t \ge 1`:
-
-.. math:: s_{t+1} = \varphi(\alpha_t s_t), \qquad 1 \le \alpha_t \le \sqrt 3.
-
-A schedule is nothing but the sequence of stretches. Because :math:`\varphi` maps :math:`[0, \sqrt 3]` into
-:math:`[0, 1]`, a spectrum that starts in :math:`[0, 1]` stays there under *any* such sequence, cut at *any*
-length: that is the certificate for :math:`\sigma_{\max} \le 1` (in exact arithmetic; see
-:func:`oni.orthogonalize` for rounding).
+r"""Schedules: by which polynomials the steps push the singular values, and what a number of steps guarantees.
 
 ``"newton"``
-    :math:`\alpha_t = 1`, the paper's iteration. Keeps the order of the singular values.
+    Each step is Newton's cubic :math:`\varphi(s) = \tfrac32 s - \tfrac12 s^3`, the paper's iteration. It keeps the
+    order of the singular values.
 ``"minimax"``
-    Each step is the best cubic for the interval :math:`[l_t, 1]` that is left of :math:`[0.1, 1]`: the one
-    that lifts its lower end highest without passing 1. Setting :math:`\varphi(\alpha l) = \varphi(\alpha)`
-    gives :math:`\alpha^2 = 3 / (1 + l + l^2)`. Six steps take :math:`[0.1, 1]` to 1 within 1e-6, where
-    Newton's need ten; a step costs the same. It gains for singular values that start below about 0.3 (as
-    those of Gaussian matrices do under each bound), and none above. They may change their order on the way.
+    Each *pair* of steps is the best odd polynomial of degree 9 for the interval :math:`[l_t, 1]` that is left of
+    :math:`[0.1, 1]`: the one that lifts its lower end highest without passing 1 (:mod:`oni.newton.minimax`). A pair
+    costs what two Newton steps cost. An odd number of steps starts with a single one, the best cubic, so that T + 2
+    steps continue T steps, but T + 1 do not. Three steps take :math:`[0.1, 1]` to 0.9, four to 0.998 and five to 1
+    within 1e-6, where Newton's need 7, 8 and 10. Singular values may change their order on the way, and those that
+    start well above the lower end may fall before they rise.
+``"minimax:0.03"``
+    The same for :math:`[0.03, 1]`, or any other lower end. Singular values below it are lifted too, by less.
+
+Every polynomial of a schedule maps :math:`[0, 1]` into :math:`[0, 1]`, so a spectrum that starts there stays there at
+*any* length: that is the certificate for :math:`\sigma_{\max} \le 1` (in exact arithmetic; see
+:func:`oni.orthogonalize` for rounding).
 """
 
 from __future__ import annotations
 
-import math
 import operator
-from collections.abc import Callable, Iterator
-from itertools import islice
+from collections.abc import Iterator
+from itertools import islice, pairwise
+from typing import Protocol
 
-__all__ = ["SCHEDULES", "certified_range", "phi", "steps_for", "stretches"]
+from oni.newton.certificate import image
+from oni.newton.minimax import LEAST, best_pair, best_step
+from oni.newton.stage import NEWTON_PAIR, NEWTON_STEP, Stage
+
+__all__ = ["SCHEDULES", "Schedule", "certified_range", "checked_interval", "checked_steps", "get_schedule", "phi"]
+
+SCHEDULES = ("newton", "minimax")
+DEFAULT_LOWER = 0.1
+
+
+class Schedule(Protocol):
+    """What every schedule can tell."""
+
+    def stages(self, steps: int) -> list[Stage]:
+        """The polynomials of this many steps, in pairs; an odd one first."""
+
+    def split(self, steps: int, slope: float) -> list[list[Stage]]:
+        """The same in the fewest parts whose slopes at zero are at most this, where a single stage's is."""
+
+    def ranges(self, low: float, high: float) -> Iterator[tuple[float, float]]:
+        """To what 0, 1, 2, ... steps take the singular values of an interval."""
 
 
 def phi(s: float, steps: int = 1) -> float:
@@ -41,110 +59,122 @@ def phi(s: float, steps: int = 1) -> float:
     return s
 
 
-def _newton() -> Iterator[float]:
-    while True:
-        yield 1.0
+class Newton:
+    """The paper's iteration."""
+
+    def stages(self, steps: int) -> list[Stage]:
+        return [NEWTON_STEP] * (steps % 2) + [NEWTON_PAIR] * (steps // 2)
+
+    def split(self, steps: int, slope: float) -> list[list[Stage]]:
+        longest = 0
+        while NEWTON_STEP.slope ** (longest + 1) <= slope * (1 + 1e-9):
+            longest += 1
+        parts = max(1, -(-steps // longest))
+        cuts = [round(i * steps / parts) for i in range(parts + 1)]
+        return [self.stages(stop - start) for start, stop in pairwise(cuts)]
+
+    def ranges(self, low: float, high: float) -> Iterator[tuple[float, float]]:
+        # phi rises on [0, 1], so the image of an interval is that of its ends.
+        while True:
+            yield low, min(1.0, high)
+            low, high = phi(low), phi(high)
 
 
-def _minimax(lower: float = 0.1) -> Iterator[float]:
-    while True:
-        stretch = math.sqrt(3.0 / (1.0 + lower + lower * lower))
-        yield stretch
-        # At lower = 1 the formula gives 1 again up to rounding; min() keeps it from drifting past.
-        lower = min(1.0, phi(stretch * lower))
+class Minimax:
+    """The best polynomials for singular values in ``[lower, 1]``."""
+
+    def __init__(self, lower: float) -> None:
+        self.lower = lower
+
+    def stages(self, steps: int) -> list[Stage]:
+        return list(islice(self.designs(odd=bool(steps % 2)), steps % 2 + steps // 2))
+
+    def designs(self, *, odd: bool) -> Iterator[Stage]:
+        """The stages of every even, or every odd, number of steps: each is the best for what the last one left."""
+        lower, best = self.lower, best_step if odd else best_pair
+        while True:
+            stage = best(lower)
+            yield stage
+            lower, best = image(stage, lower, 1.0)[0], best_pair
+
+    def split(self, steps: int, slope: float) -> list[list[Stage]]:
+        parts: list[list[Stage]] = [[]]
+        reached = 1.0
+        for stage in self.stages(steps):
+            if parts[-1] and reached * stage.slope > slope:
+                parts.append([])
+                reached = 1.0
+            parts[-1].append(stage)
+            reached *= stage.slope
+        return parts
+
+    def ranges(self, low: float, high: float) -> Iterator[tuple[float, float]]:
+        def follow(stages: Iterator[Stage]) -> Iterator[tuple[float, float]]:
+            at = low, high
+            for stage in stages:
+                bounds = image(stage, *at)
+                # The true range lies in [0, 1]: every stage is certified.
+                at = max(0.0, bounds[0]), min(1.0, bounds[1])
+                yield at
+
+        yield low, high
+        for after_odd, after_even in zip(follow(self.designs(odd=True)), follow(self.designs(odd=False)), strict=True):
+            yield after_odd
+            yield after_even
 
 
-SCHEDULES: dict[str, Callable[[], Iterator[float]]] = {"newton": _newton, "minimax": _minimax}
+def find_schedule(name: str) -> Schedule | None:
+    """The schedule of this name, if there is one."""
+    if name == "newton":
+        return Newton()
+    kind, colon, end = name.partition(":")
+    if kind != "minimax":
+        return None
+    try:
+        lower = float(end) if colon else DEFAULT_LOWER
+    except ValueError:
+        return None
+    return Minimax(lower) if LEAST <= lower < 1.0 else None
 
 
-def stretches(schedule: str, steps: int) -> tuple[float, ...]:
-    """The stretch of each of the first ``steps`` steps.
-
-    >>> stretches("newton", 3)
-    (1.0, 1.0, 1.0)
-    >>> [round(a, 3) for a in stretches("minimax", 6)]
-    [1.644, 1.517, 1.287, 1.072, 1.004, 1.0]
-    """
-    steps = checked_steps(steps)
-    return tuple(islice(checked_schedule(schedule)(), steps))
+def get_schedule(schedule: str) -> Schedule:
+    """The schedule of this name."""
+    found = find_schedule(schedule) if isinstance(schedule, str) else None
+    if found is None:
+        raise ValueError(
+            f"schedule must be one of {', '.join(map(repr, SCHEDULES))}, got {schedule!r}; minimax takes a lower end "
+            f'of the singular values other than {DEFAULT_LOWER} as "minimax:0.03", from {LEAST:g} to below 1'
+        )
+    return found
 
 
 def certified_range(interval: tuple[float, float], steps: int, *, schedule: str = "newton") -> tuple[float, float]:
     r"""The exact range ``(sigma_min, sigma_max)`` to which ``steps`` steps map singular values of ``interval``.
 
-    A continuous map takes an interval to an interval, and a cubic's extremes lie at the ends or at its
-    only positive critical point (where it is exactly 1); so following the ends through the steps gives the
-    image itself, not an estimate of it. Computed in double precision.
+    Newton's cubic rises on [0, 1], so following the ends gives the image itself. A minimax polynomial turns several
+    times; its turning points are enclosed by interval arithmetic, so that the range is proven, wider than the image by
+    rounding errors in double precision alone.
 
     Args:
         interval: ``(low, high)`` with ``0 <= low <= high <= 1``: where the bounded matrix's singular values lie.
         steps: number of steps.
-        schedule: ``"newton"`` or ``"minimax"``.
+        schedule: ``"newton"``, ``"minimax"`` or, for another lower end than 0.1, for example ``"minimax:0.03"``.
 
     Returns:
         ``(sigma_min, sigma_max)``; ``sigma_max <= 1`` always, before the rounding of a matrix in its own dtype.
 
     >>> certified_range((0.1, 0.5), 1)
     (0.1495, 0.6875)
-    >>> low, high = certified_range((0.1, 0.5), 4, schedule="minimax")
-    >>> low > 0.99 and high <= 1
-    True
+    >>> low, high = certified_range((0.1, 1.0), 2, schedule="minimax")
+    >>> round(low, 3), high <= 1
+    (0.586, True)
     """
-    low, high = _checked_interval(interval)
-    for stretch in stretches(schedule, steps):
-        low, high = _image(stretch, low, high)
-    return low, high
-
-
-def steps_for(interval: tuple[float, float], sigma_min: float, *, schedule: str = "newton") -> int:
-    r"""The fewest steps that lift every singular value of ``interval`` to at least ``sigma_min``.
-
-    Args:
-        interval: ``(low, high)`` with ``0 < low <= high <= 1``: where the bounded matrix's singular values lie.
-        sigma_min: the target, at least 0 and below 1 (no finite number of steps reaches 1).
-        schedule: ``"newton"`` or ``"minimax"``.
-
-    Returns:
-        The smallest ``steps`` for which ``certified_range(interval, steps)[0] >= sigma_min``.
-
-    >>> steps_for((0.1, 1.0), 0.9), steps_for((0.1, 1.0), 0.9, schedule="minimax")
-    (7, 4)
-    """
-    low, high = _checked_interval(interval)
-    if low == 0.0:
-        raise ValueError(
-            f"interval starts at {interval[0]!r}: a zero singular value stays zero for any number of steps; "
-            "pass the smallest nonzero singular value as its lower end"
-        )
-    if isinstance(sigma_min, bool) or not isinstance(sigma_min, int | float) or not 0.0 <= sigma_min < 1.0:
-        raise ValueError(
-            f"sigma_min must be a number in [0, 1), got {sigma_min!r}; 1 itself is only reached in the limit, "
-            "pass for example 0.999"
-        )
-    steps = 0
-    for stretch in checked_schedule(schedule)():
-        if low >= sigma_min:
-            break
-        low, high = _image(stretch, low, high)
-        steps += 1
-    return steps
-
-
-def _image(stretch: float, low: float, high: float) -> tuple[float, float]:
-    """The image of ``[low, high]``, a part of ``[0, 1]``, under one step."""
-    at_low, at_high = phi(stretch * low), phi(stretch * high)
-    peak = 1.0 if stretch * low <= 1.0 <= stretch * high else max(at_low, at_high)
-    # phi(sqrt 3) is 0; rounding may leave it an ulp below.
-    return max(0.0, min(at_low, at_high)), min(1.0, peak)
-
-
-def checked_schedule(schedule: str) -> Callable[[], Iterator[float]]:
-    if not isinstance(schedule, str) or schedule not in SCHEDULES:
-        raise ValueError(f"schedule must be one of {', '.join(map(repr, SCHEDULES))}, got {schedule!r}")
-    return SCHEDULES[schedule]
+    low, high = checked_interval(interval)
+    return next(islice(get_schedule(schedule).ranges(low, high), checked_steps(steps), None))
 
 
 def checked_steps(steps: int) -> int:
+    """Return ``steps`` as an int if it is a number of steps."""
     try:
         if isinstance(steps, bool):
             raise TypeError
@@ -158,7 +188,8 @@ def checked_steps(steps: int) -> int:
     return count
 
 
-def _checked_interval(interval: tuple[float, float]) -> tuple[float, float]:
+def checked_interval(interval: tuple[float, float]) -> tuple[float, float]:
+    """Return ``interval`` as two floats if it is a part of [0, 1]."""
     try:
         low, high = (float(end) for end in interval)
     except (TypeError, ValueError):

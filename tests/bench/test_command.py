@@ -158,7 +158,7 @@ def test_a_wrong_form_is_not_timed(run, cheap, monkeypatch):
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["lamps"], "unknown bench 'lamps'; choose from matrices, models"),
+        (["lamps"], "unknown bench 'lamps'; choose from matrices, models, images"),
         (["--cases", "7x*"], "'7x*' matches none of: 256x256, 256x784"),
         (["--seconds", "0"], "--seconds must be positive"),
         (["--seconds", "nan"], "--seconds must be positive"),

@@ -11,6 +11,7 @@ from torch.testing import assert_close
 
 import oni
 from oni.newton import orthogonalize as module
+from oni.newton.batched import orthogonalize_each
 from oni.newton.reference import direct, printed_backward
 from oni.newton.schedule import SCHEDULES
 
@@ -37,14 +38,17 @@ def test_25_gradcheck(shape, steps, center, bound):
         assert gradgradcheck(function, Z)
 
 
-@pytest.mark.parametrize("schedule", SCHEDULES)
+# 3 and 4 steps have a joint between two stages; from 0.02, 4 run in one part in float64.
+@pytest.mark.parametrize(
+    ("schedule", "steps"), [("newton", 4), ("minimax", 4), ("minimax:0.02", 3), ("minimax:0.3", 2)]
+)
 @pytest.mark.parametrize("groups", [1, 2])
 @pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
-def test_25_gradcheck_of_schedules_and_groups(schedule, groups):
+def test_25_gradcheck_of_schedules_and_groups(schedule, steps, groups):
     Z = torch.randn(4, 5, dtype=f64, requires_grad=True)
 
     def function(Z):
-        return oni.orthogonalize(Z, 4, schedule=schedule, groups=groups)
+        return oni.orthogonalize(Z, steps, schedule=schedule, groups=groups)
 
     assert gradcheck(function, Z, check_forward_ad=True, check_batched_grad=True)
     assert gradgradcheck(function, Z)
@@ -75,13 +79,28 @@ def test_26_the_printed_centring_gradient_is_wrong(steps, bound):
 
 @pytest.mark.parametrize("steps", [2, 5, 11, 40])
 @pytest.mark.parametrize("shape", [(5, 8), (8, 5), (6, 6)])
-def test_gradient_against_the_direct_form(steps, shape):
+@pytest.mark.parametrize("schedule", [*SCHEDULES, "minimax:0.01"])
+def test_gradient_against_the_direct_form(schedule, steps, shape):
     Z = torch.randn(shape, dtype=f64, requires_grad=True)
     G = torch.randn(shape, dtype=f64)
-    (ours,) = torch.autograd.grad(oni.orthogonalize(Z, steps, center=False), Z, G)
-    (theirs,) = torch.autograd.grad(direct(Z, steps, center=False), Z, G)
+    options = {"center": False, "schedule": schedule}
+    (ours,) = torch.autograd.grad(oni.orthogonalize(Z, steps, **options), Z, G)
+    (theirs,) = torch.autograd.grad(direct(Z, steps, **options), Z, G)
     # Float64 with the noise of small singular values: epsilon over their square, here under 1e-9.
     assert_close(ours, theirs, atol=1e-9, rtol=1e-9)
+
+
+@pytest.mark.parametrize("steps", [2, 3, 6])
+def test_a_batch_of_minimax_weights(steps):
+    Zs = [torch.randn(4, 6, dtype=f64, requires_grad=True) for _ in range(3)]
+    G = torch.randn(3, 4, 6, dtype=f64)
+    Ws = orthogonalize_each(Zs, steps, schedule="minimax:0.05", bound="tight")
+    torch.autograd.backward(Ws, G.unbind())
+    for Z, W, gradient in zip(Zs, Ws, G, strict=True):
+        alone = direct(Z, steps, schedule="minimax:0.05", bound="tight", center=True)
+        # Two exact formulas in float64, of slope up to 60.
+        assert_close(W, alone, atol=1e-11, rtol=0)
+        assert_close(Z.grad, *torch.autograd.grad(alone, Z, gradient), atol=1e-9, rtol=1e-9)
 
 
 def test_backward_computes_the_forward_only_once(monkeypatch):

@@ -27,7 +27,7 @@ def problems(draw):
         "center": draw(st.booleans()),
         "bound": draw(st.sampled_from(BOUNDS)),
         "groups": groups,
-        "schedule": draw(st.sampled_from(["newton", "minimax"])),
+        "schedule": draw(st.sampled_from(["newton", "minimax", "minimax:0.01"])),
     }
     return (left * sigma) @ right * scale, options
 

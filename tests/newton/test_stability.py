@@ -42,7 +42,7 @@ INPUTS = {
 }
 
 
-@pytest.mark.parametrize("schedule", SCHEDULES)
+@pytest.mark.parametrize("schedule", [*SCHEDULES, "minimax:0.005"])
 @pytest.mark.parametrize("bound", ["frobenius", "compact", "tight"])
 @pytest.mark.parametrize("name", INPUTS)
 def test_float32_agrees_with_the_oracle_at_any_length(name, bound, schedule):

@@ -16,11 +16,10 @@ from oni.bench.matrices.probe import probe
 from oni.bench.matrices.result import CaseResult, Entry
 from oni.bench.memory import peak_memory
 from oni.bench.settings import SEED, Settings
-from oni.diagnostics.spectrum import spectrum
 from oni.newton.matrix import is_tall
 from oni.newton.orthogonalize import orthogonalize
 from oni.newton.reference import literal
-from oni.newton.schedule import steps_for
+from oni.newton.target import steps_for
 from oni.timing import Watch, interleaved
 
 __all__ = ["CASES", "Case", "draw_inputs", "list_contenders", "measure"]
@@ -125,9 +124,7 @@ def single_calls(count: int, steps: int) -> Contender:
 
 def compare_schedules(Z: Tensor) -> list[Contender]:
     """Each schedule with as many steps as it needs to certify the same."""
-    start = spectrum(orthogonalize(Z, 0))
-    interval = (float(start.min()), min(1.0, float(start.max())))
-    newton, minimax = (steps_for(interval, SIGMA_MIN, schedule=name) for name in ("newton", "minimax"))
+    newton, minimax = (steps_for(Z, SIGMA_MIN, schedule=name) for name in ("newton", "minimax"))
     remark = f"certifies sigma >= {SIGMA_MIN}"
     plain = f"oni T={newton}"
     contenders = [oni_contender(f"oni minimax T={minimax}", minimax, schedule="minimax", against=plain, remark=remark)]

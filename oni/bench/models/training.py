@@ -20,9 +20,13 @@ RATE = 1e-6
 Loss = Callable[[nn.Module], Tensor]
 
 
-def classification(shape: tuple[int, ...], batch: int, classes: int, device: str) -> Loss:
+def classification(
+    shape: tuple[int, ...], batch: int, classes: int, device: str, *, channels_last: bool = False
+) -> Loss:
     """Cross-entropy on random images and labels, always the same."""
     images = torch.randn(batch, *shape).to(device)
+    if channels_last:
+        images = images.contiguous(memory_format=torch.channels_last)
     labels = torch.randint(classes, (batch,)).to(device)
     return lambda net: F.cross_entropy(net(images), labels)
 

@@ -210,6 +210,8 @@ class Experiment:
     """What the report draws; without it, the report has the picture."""
     trains: bool = False
     """Whether it trains networks."""
+    generates: bool = False
+    """Whether it measures the images of generators."""
     sweeps: Mapping[str, str] = field(default_factory=dict)
     """Keys of a configuration that can't be overridden, with what the experiment does with each."""
     describe: Callable[[Any], str] = str

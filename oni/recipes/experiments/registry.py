@@ -33,6 +33,11 @@ MODULES = {
     "figA4": "cifar10.figA4",
     "figA5": "cifar10.figA5",
     "figA6": "fashion_mnist.figA6",
+    "figA7": "gan.figA7",
+    "figA8": "gan.figA8",
+    "figA9": "gan.figA9",
+    "figA10": "gan.figA10",
+    "figA11": "gan.figA11",
     "tableA1": "timing.tableA1",
     "tableA2": "synthetic.tableA2",
 }

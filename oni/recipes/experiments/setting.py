@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from oni.recipes.data.datasets import load_dataset
 from oni.recipes.experiments.texts import format_override
 from oni.recipes.training.devices import Hardware
+from oni.recipes.training.grid import Engine
 from oni.recipes.training.overrides import read_changes
 
 if TYPE_CHECKING:
     from oni.recipes.data.images import Dataset
     from oni.recipes.experiments.experiment import Experiment
+    from oni.recipes.metrics.extractors import Extractor
     from oni.recipes.training.config import Config
     from oni.recipes.training.progress import Reporter
 
@@ -44,9 +47,20 @@ class Setting:
     """By key of a configuration, for every run; an option of a method for the runs of that method."""
     dry_run: bool = False
     """Read what is finished; what is not raises `NotTrained`."""
+    engine: Engine = field(default_factory=Engine)
+    """Who trains them."""
     reporter: Reporter | None = field(default=None, repr=False)
     """Shows how runs go; made from ``progress`` for each of them otherwise."""
+    seconds: dict[str, float] = field(default_factory=dict, repr=False)
+    """In a dry run: by name, how long the finished trainings took that were looked at."""
     datasets: dict[str, Dataset] = field(default_factory=dict, repr=False)
+    inception: Path | None = None
+    """The file of the Inception network, by which generated images are measured."""
+    inception_sha256: str | None = None
+    """Its digest, if it is not one that is known."""
+    classifier: Path | None = None
+    """The run of a classifier, by which they are measured too."""
+    extractors: dict[str, Extractor] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         for key, remedy in REFUSED.items():
@@ -56,6 +70,24 @@ class Setting:
             raise ValueError("--download needs to know where to: pass --data DIR as well")
         if self.data is not None and not self.download and not self.data.is_dir():
             raise FileNotFoundError(f"--data {self.data}: there is no such folder")
+        self.engine.check_hardware(self.hardware)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What another process gets: everything but what shows progress and what it reads from files itself."""
+        return {**vars(self), "reporter": None, "datasets": {}, "extractors": {}}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self.datasets, self.extractors = read_here(self.data, self.inception, self.inception_sha256, self.classifier)
+
+    def prepare_elsewhere(self, names: Iterable[str]) -> Setting:
+        """The setting for processes that start in other folders; data sets are downloaded now, once for all."""
+        if self.download:
+            for name in sorted(names):
+                load_dataset(name, self.data, download=True)
+        paths = {name: getattr(self, name) for name in ("runs", "data", "inception", "classifier")}
+        resolved = {name: path and path.resolve() for name, path in paths.items()}
+        return replace(self, **resolved, download=False)
 
     def load_dataset(self, config: Config) -> Dataset:
         """The data set of a configuration, read once."""
@@ -67,15 +99,36 @@ class Setting:
             )
         return self.datasets[key]
 
+    def load_extractors(self, config: Config) -> list[Extractor]:
+        """By what generated images like those of a configuration's data are measured, each loaded once."""
+        if self.inception is not None and "inception" not in self.extractors:
+            from oni.recipes.metrics.extractors import load_inception
+
+            self.extractors["inception"] = load_inception(self.inception, self.inception_sha256)
+        if self.classifier is not None and config.data not in self.extractors:
+            from oni.recipes.generated.classifier import load_classifier
+
+            self.extractors[config.data] = load_classifier(self.classifier, self.load_dataset(config))
+        return [self.extractors[name] for name in ("inception", config.data) if name in self.extractors]
+
     def given_options(self) -> list[str]:
         """The options that are of use only where something is trained."""
         options = {
             "--data": self.data,
             "--devices, --strategy, --num-nodes, --accelerator, --workers or --compile": self.hardware != Hardware(),
+            "--engine": self.engine != Engine(),
             "--resume": self.resume,
+            "--inception": self.inception,
+            "--classifier": self.classifier,
             **{format_override(key, value): True for key, value in self.overrides.items()},
         }
         return [name for name, given in options.items() if given]
+
+
+@cache
+def read_here(*sources: Path | str | None) -> tuple[dict[str, Dataset], dict[str, Extractor]]:
+    """The data sets and extractors that this process has read from these files for one run and keeps for the next."""
+    return {}, {}
 
 
 def make_setting(
@@ -84,15 +137,30 @@ def make_setting(
     data: Path | None,
     download: bool,
     hardware: Hardware,
+    engine: Engine,
     progress: str,
     resume: bool,
     changes: Sequence[str],
     file: Path | None,
     precision: str | None,
+    inception: tuple[Path | None, str | None] = (None, None),
+    classifier: Path | None = None,
 ) -> Setting:
     """A setting as the command line has it. ``KEY=VALUE`` wins over the option, and that over the file."""
     words = [*(read_changes(file) if file else []), *([f"precision={precision}"] if precision else []), *changes]
-    return Setting(runs, data, hardware, progress, resume, download, read_overrides(words))
+    return Setting(
+        runs,
+        data,
+        hardware,
+        progress,
+        resume,
+        download,
+        read_overrides(words),
+        engine=engine,
+        inception=inception[0],
+        inception_sha256=inception[1],
+        classifier=classifier,
+    )
 
 
 def read_overrides(words: Sequence[str]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-__all__ = ["TooFewSamples", "frechet_distance"]
+__all__ = ["Given", "TooFewSamples", "check_features", "frechet_distance"]
 
 
 class TooFewSamples(UserWarning):

@@ -62,7 +62,7 @@ def contains(network: nn.Module, kind: type[nn.Module]) -> bool:
 
 
 def choose_memory_format(network: nn.Module, device: torch.device, precision: str = "") -> torch.memory_format:
-    """Of the images: channels last where that makes training quicker, as ``oni bench models`` measures.
+    """Of the images: channels last where that makes training quicker, as ``oni bench images`` measures.
 
     On a CPU it does for convolutions, most where the weights stay as they are, but not with GroupNorm. On a GPU it is
     what torch recommends for numbers of 16 bits.

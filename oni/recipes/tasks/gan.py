@@ -53,7 +53,7 @@ from oni.recipes.training.config import Config
 from oni.recipes.training.optimizer import build_optimizer, learning_rate_at, set_learning_rate
 from oni.recipes.training.task import Task
 
-__all__ = ["SHEET", "GANTraining", "build_gan", "fixed_noise"]
+__all__ = ["SHEET", "GANTraining", "build_gan", "fixed_noise", "resize"]
 
 SHEET = 64
 """Images on a sheet."""
@@ -68,7 +68,9 @@ def build_gan(config: Config) -> GAN:
     if not isinstance(gan, GAN):
         raise ValueError(f"task 'gan' needs a network of two, such as network=dcgan; {config.network!r} is one")
     constrain(gan.discriminator, config, gan.channels)
-    return gan.double() if config.precision == "64-true" else gan
+    gan = gan.double() if config.precision == "64-true" else gan
+    # A third faster on CPUs, and on GPUs with tensor cores.
+    return gan.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
 
 def constrain(discriminator: nn.Module, config: Config, channels: int) -> None:
@@ -116,7 +118,7 @@ def fixed_noise(count: int, latent: int, seed: int | str = "sheet") -> Tensor:
     return torch.randn(count, latent, generator=seeded_generator("noise", seed))
 
 
-def resize(images: Tensor) -> Tensor:
+def resize(images: Tensor, black: float = -1.0) -> Tensor:
     """Images with black around them, 32 x 32."""
     height, width = images.shape[-2:]
     if max(height, width) > IMAGE_SIZE:
@@ -124,7 +126,7 @@ def resize(images: Tensor) -> Tensor:
     if (height, width) == (IMAGE_SIZE, IMAGE_SIZE):
         return images
     above, left = (IMAGE_SIZE - height) // 2, (IMAGE_SIZE - width) // 2
-    return F.pad(images, (left, IMAGE_SIZE - width - left, above, IMAGE_SIZE - height - above), value=-1.0)
+    return F.pad(images, (left, IMAGE_SIZE - width - left, above, IMAGE_SIZE - height - above), value=black)
 
 
 class GANTraining(Task):
@@ -180,9 +182,7 @@ class GANTraining(Task):
     def build_models(self) -> dict[str, nn.Module]:
         gan = build_gan(self.config)
         self.latent, self.channels = gan.latent, gan.channels
-        models = {"generator": gan.generator, "discriminator": gan.discriminator}
-        # A third faster on CPUs, and on GPUs with tensor cores.
-        return {name: model.to(memory_format=torch.channels_last) for name, model in models.items()}  # type: ignore[call-overload]
+        return {"generator": gan.generator, "discriminator": gan.discriminator}
 
     def build_optimizers(self) -> dict[str, Optimizer]:
         beta2 = self.options["beta2"]

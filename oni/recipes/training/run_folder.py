@@ -23,7 +23,7 @@ from oni.recipes.training.config import Config, drop_new_defaults
 with suppress(ModuleNotFoundError):  # not on Windows, where nothing keeps a second process out
     import fcntl
 
-__all__ = ["CHECKPOINT_FORMAT", "FORMAT", "Busy", "NotSaved", "RunFolder", "Unfinished"]
+__all__ = ["CHECKPOINT_FORMAT", "FORMAT", "Busy", "NotSaved", "RunFolder", "Unfinished", "lock_folder"]
 
 FORMAT = 1
 """The form of run.json and metrics.json. Files without a number are of form 1."""
@@ -70,13 +70,8 @@ class RunFolder:
         """
         with self.saving(self.path):
             make_folder(self.path)
-            lock = (self.path / ".lock").open("w")
-        with lock:
-            try:
-                if "fcntl" in globals():
-                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise Busy(errno.EAGAIN, "another process is training this run", str(self.path)) from None
+            (self.path / ".lock").touch()
+        with lock_folder(self.path, "another process is training this run"):
             for left_over in self.path.glob(".*.part"):
                 left_over.unlink()
             written = self.read("config.json")
@@ -175,6 +170,22 @@ class RunFolder:
             with self.saving(path):
                 os.replace(path, path.with_name(f"{name}.damaged"))
         return None
+
+
+@contextmanager
+def lock_folder(path: Path, message: str) -> Iterator[None]:
+    """Keep other processes out of a folder while inside.
+
+    Raises:
+        Busy: with this message, if another process is inside.
+    """
+    with (path / ".lock").open("w") as lock:
+        try:
+            if "fcntl" in globals():
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise Busy(errno.EAGAIN, message, str(path)) from None
+        yield
 
 
 def check_format(path: Path, content: Mapping[str, Any], newest: int) -> None:

@@ -37,7 +37,7 @@ class CountingProducts(TorchDispatchMode):
 
 @pytest.mark.parametrize("shape", [(6, 10), (10, 6), (3, 6, 10)])
 @pytest.mark.parametrize("bound", ["frobenius", "compact", "tight"])
-@pytest.mark.parametrize("schedule", ["newton", "minimax"])
+@pytest.mark.parametrize("schedule", ["newton", "minimax", "minimax:0.005"])
 # 12 steps run in two parts, 20 in float64.
 @pytest.mark.parametrize("steps", [0, 1, 2, 3, 4, 5, 7, 8, 12, 20])
 def test_the_count_is_what_runs(shape, bound, schedule, steps):

@@ -4,9 +4,10 @@ from dataclasses import dataclass, replace
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from oni.recipes.data.augment import PADDING, augment, crop, flip, random_integers
+from oni.recipes.data.augment import PADDING, Share, augment, crop, crop_together, flip, flip_half, random_integers
 from oni.recipes.data.batches import split
 from oni.recipes.data.datasets import DATASETS, Entry
 from oni.recipes.data.images import Images, Samples
@@ -171,6 +172,86 @@ def test_augmentation_depends_on_the_sample_not_on_its_batch():
     assert augment(PIXELS, INDICES, (), 3, 4) is PIXELS
 
 
+# What treats a batch as one.
+
+SQUARES = torch.randint(0, 256, (73, 2, 8, 7), dtype=torch.uint8, generator=torch.Generator().manual_seed(1))
+TOGETHER = ("flip-half", "crop-together")
+
+
+def test_exactly_half_of_a_batch_is_flipped():
+    chosen = []
+    for batch in range(20):
+        out = flip_half(SQUARES[:16], Share(batch, 16), 0, 1)
+        mirrored = (out != SQUARES[:16]).flatten(1).any(1)
+        assert torch.equal(out[mirrored], SQUARES[:16][mirrored].flip(-1))
+        assert int(mirrored.sum()) == 8
+        chosen.append(tuple(mirrored.tolist()))
+    # Of 12,870 halves, 20 draws hardly ever have the same two twice.
+    assert len(set(chosen)) >= 18
+    assert int((flip_half(SQUARES[:5], Share(0, 5), 0, 1) != SQUARES[:5]).flatten(1).any(1).sum()) == 2
+
+
+def test_one_offset_for_a_batch_from_reflected_images():
+    size = 2 * PADDING + 1
+    offsets = set()
+    for batch in range(40):
+        out = crop_together(SQUARES[:6], Share(batch, 6), 0, 1)
+        padded = F.pad(SQUARES[:6].float(), (PADDING,) * 4, mode="reflect").to(torch.uint8)
+        fits = [
+            (top, left)
+            for top in range(size)
+            for left in range(size)
+            if torch.equal(padded[:, :, top : top + 8, left : left + 7], out)
+        ]
+        assert len(fits) == 1
+        offsets.add(fits[0])
+    # 40 draws of 81: an average of 31.6 different ones, and fewer than 20 in far less than one of a million.
+    assert len(offsets) >= 20
+    with pytest.raises(ValueError, match="crop-together needs images larger than 4 x 4, got 3 x 4"):
+        crop_together(PIXELS, Share(0, 100), 0, 1)
+
+
+def test_batches_that_are_changed_as_one_are_so_in_shares_and_after_an_interruption():
+    dataset = Images(SQUARES, LABELS[:73], SQUARES[:9], LABELS[:9])
+    config = replace(CONFIG, augment=TOGETHER, validation=0)
+    part = split(dataset, config, CPU, torch.float64).train
+    order = torch.randperm(73, generator=torch.Generator().manual_seed(3))
+    whole = list(part.batches(order, 18, epoch=2))
+    shares = [list(part.batches(order, 18, rank=rank, world=3, epoch=2)) for rank in range(3)]
+    for (images, _), *pieces in zip(whole, *shares, strict=True):
+        assert torch.equal(torch.cat([piece[0] for piece in pieces]), images)
+    later = list(part.batches(order, 18, first=2, epoch=2))
+    assert all(torch.equal(a[0], b[0]) for a, b in zip(later, whole[2:], strict=True))
+    for other in (part.batches(order, 18, epoch=3), replace(part, seed=1).batches(order, 18, epoch=2)):
+        assert not torch.equal(next(other)[0], whole[0][0])
+
+
+# How bytes become numbers.
+
+
+def test_mean_and_standard_deviation_of_the_samples_trained_on():
+    parts = split(MEMORY, replace(CONFIG, normalise="mean-std"), CPU, torch.float64)
+    images, _ = parts.train.batch(torch.arange(len(parts.train)))
+    # float64 of a few hundred numbers.
+    torch.testing.assert_close(images.mean((0, 2, 3)), torch.zeros(2, dtype=torch.float64), atol=1e-12, rtol=0)
+    deviation = images.std((0, 2, 3), correction=0)
+    torch.testing.assert_close(deviation, torch.ones(2, dtype=torch.float64), atol=1e-12, rtol=0)
+    plain = split(MEMORY, CONFIG, CPU, torch.float64)
+    scale = parts.train.deviation
+    for part in ("validation", "test"):
+        ours, theirs = (getattr(some, part).batch(torch.arange(5))[0] for some in (parts, plain))
+        torch.testing.assert_close(ours, theirs / scale)
+    black = Images(torch.zeros_like(PIXELS), LABELS, PIXELS, LABELS)
+    part = split(black, replace(CONFIG, normalise="mean-std"), CPU, torch.float64).train
+    assert not part.batch(torch.arange(3))[0].any(), "a channel that does not vary is left as it is"
+
+
+def test_a_stream_says_its_standard_deviation():
+    config = replace(CONFIG, normalise="mean-std")
+    with pytest.raises(ValueError, match="has no standard deviation of its pixels; pass normalise=mean"):
+        split(StreamedDataset(), config, CPU, torch.float64)
+
+
 def test_only_training_is_augmented(tmp_path):
     parts = split(MEMORY, replace(CONFIG, augment=("flip",)), CPU, torch.float64)
     plain = split(MEMORY, CONFIG, CPU, torch.float64)
@@ -192,12 +273,14 @@ class NoWaiting(TorchDispatchMode):
         return function(*args, **(kwargs or {}))
 
 
-@pytest.mark.parametrize("method", ["plain", "oni", "wn"])
-def test_nothing_in_a_step_waits_for_the_device(method, monkeypatch):
+@pytest.mark.parametrize(
+    ("method", "augment"), [("plain", ("flip", "crop")), ("oni", ("flip", "crop")), ("wn", ("flip-half",))]
+)
+def test_nothing_in_a_step_waits_for_the_device(method, augment, monkeypatch):
     from oni.recipes.tasks.classification import Classification
     from oni.recipes.training.devices import Hardware, launch_fabric
 
-    config = replace(CONFIG, method=method, method_options={}, augment=("flip", "crop"), momentum=0.9)
+    config = replace(CONFIG, method=method, method_options={}, augment=augment, momentum=0.9)
     task = Classification(config, launch_fabric(Hardware("cpu"), "32-true"), MEMORY)
     task.start_epoch(0, 0)
     task.train_step()

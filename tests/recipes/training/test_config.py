@@ -151,7 +151,7 @@ def test_changes_by_words():
         ("nesterov=true", "nesterov=true needs optimizer=sgd and a momentum above 0"),
         ("measure_every=0", "measure_every must be at least 1"),
         ("augment=flap", "unknown augmentation 'flap'; did you mean 'flip'"),
-        ("task=gun", "unknown task 'gun'; choose from classification"),
+        ("task=gun", "unknown task 'gun'; did you mean 'gan'"),
         ("task_options.d_steps=2", "unknown option 'd_steps' for task classification; there are none"),
         ("method_options=3", "write method_options.option=value"),
         ("seed.x=3", "write seed=value"),

@@ -103,6 +103,9 @@ def assert_close_runs(result, expected):
 @pytest.mark.parametrize("launcher", [(), TORCHRUN], ids=["fabric", "torchrun"])
 def test_two_processes_equal_one(launcher, tmp_path):
     change = ["precision=64-true", "epochs=1"]
+    if not launcher:
+        # Scales started by data, and what is drawn for whole batches, must be the same in both processes.
+        change += ["init_scale=true", "augment=flip-half,crop-together"]
     both = run_worker(tmp_path / "two", "two", *change, launcher=launcher)
     assert both.returncode == 0, both.stderr
     expected = train_here(tmp_path / "one", *change)

@@ -60,7 +60,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "data": "generated",
         "samples": 32,
         "validation": 16,
-        "epochs": 2,
+        "epochs": 1,
         "measure_every": 1,
         "seeds": 1,
         "rates": (0.01, 0.05),

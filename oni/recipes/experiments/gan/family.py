@@ -9,11 +9,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from oni.recipes.experiments.setting import Setting
     from oni.recipes.training.config import Config
+    from oni.recipes.training.run import Result
 
 __all__ = [
     "ADAM",
     "LONG",
+    "PAPER_LENGTH",
     "SETTINGS",
+    "SHORT",
     "Adam",
     "GANRun",
     "Player",
@@ -28,6 +31,7 @@ __all__ = [
     "name_player",
     "oni",
     "spectral",
+    "train_run",
 ]
 
 SMOKE = {
@@ -39,6 +43,8 @@ SMOKE = {
     "epochs": 2,
     "seeds": 1,
     "distance_samples": 0,
+    "images": 40,
+    "real_images": 40,
 }
 LAPTOP = {
     "data": "fashion-mnist-sample",
@@ -48,6 +54,8 @@ LAPTOP = {
     "updates": 100,
     "epochs": 4,
     "seeds": 1,
+    "images": 1000,
+    "real_images": 2000,
 }
 FULL = {
     "data": "cifar10",
@@ -57,9 +65,21 @@ FULL = {
     "updates": 200,
     "epochs": 8,
     "seeds": 2,
+    "images": 2500,
+    "real_images": 5000,
     "sparing": True,
 }
-PAPER = {"data": "cifar10", "samples": 0, "width": 64, "batch_size": 64, "updates": 0, "epochs": 200, "seeds": 1}
+PAPER = {
+    "data": "cifar10",
+    "samples": 0,
+    "width": 64,
+    "batch_size": 64,
+    "updates": 0,
+    "epochs": 200,
+    "seeds": 1,
+    "images": 5000,
+    "real_images": 10_000,
+}
 
 
 def make_presets(**changes: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
@@ -68,8 +88,12 @@ def make_presets(**changes: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     return {name: {**sizes, **changes.get(name, {})} for name, sizes in presets.items()}
 
 
+PAPER_LENGTH = {"generator_updates": 20_000}
+"""What a claim of the paper about images at the end of training needs; its runs have 156,200."""
 LONG = {"generator_updates": 1000}
-"""What a claim about the quality of images needs."""
+"""What a claim about the beginning of training needs."""
+SHORT = {"generator_updates": 500}
+PRINTED_WIDTHS = {"dcgan": 64, "resnet-gan": 128}
 IMAGES = {"cifar10": 50_000, "fashion-mnist-sample": 10_000, "fashion-mnist": 60_000}
 CHANNELS = {"cifar10": 3}
 
@@ -145,6 +169,10 @@ class GANRun:
     """Of the generator in an epoch; 0 for one for each batch of the data."""
     epochs: int
     distance_samples: int
+    images: int
+    """Generated to be measured at the end."""
+    real_images: int
+    """That they are compared with."""
     overrides: Mapping[str, Any] = field(default_factory=dict)
     """What the user changed of its configuration."""
 
@@ -172,6 +200,8 @@ class Sizes:
     updates: int
     epochs: int
     seeds: int
+    images: int
+    real_images: int
     distance_samples: int = 1000
     sparing: bool = False
 
@@ -207,6 +237,8 @@ def make_run(player: Player, sizes: Sizes, seed: int) -> GANRun:
         updates=sizes.updates,
         epochs=sizes.epochs,
         distance_samples=sizes.distance_samples,
+        images=sizes.images,
+        real_images=sizes.real_images,
     )
 
 
@@ -234,7 +266,9 @@ def make_config(run: GANRun) -> Config:
         method=run.method,
         method_options=run.options,
         optimizer="adam",
-        learning_rate=adam.learning_rate,
+        # Adam changes every weight by about the learning rate, and an output by the sum over a filter's inputs: in
+        # narrower networks as much less.
+        learning_rate=adam.learning_rate * PRINTED_WIDTHS[run.network] / run.width,
         momentum=adam.beta1,
         batch_size=run.batch_size,
         epochs=run.epochs,
@@ -248,19 +282,27 @@ CURVES = ("d_loss", "g_loss", "real_score", "fake_score", "d_error", "pixel_devi
 
 
 def measure(setting: Setting, run: GANRun) -> dict[str, Any]:
-    """Train, or read what was trained: the curves by epoch."""
-    from oni.recipes.experiments.train_network import check_finished, train_options
-    from oni.recipes.training.run import train
+    """Train and measure, or read what was: the curves by epoch, the distances at the end."""
+    from oni.recipes.experiments.gan.measuring import measure_images
 
-    config = make_config(run)
-    check_finished(config, setting)
-    result = train(config, setting.runs, **train_options(config, setting))
-    return {
+    result = train_run(setting, run)
+    measured = {
         "run": result.folder.name,
         "status": result.metrics["status"],
         "updates": [row["steps"] for row in result.epochs],
         **{name: [row.get(name) for row in result.epochs] for name in CURVES},
     }
+    return measured if result.diverged else {**measured, **measure_images(setting, run, result.folder)}
+
+
+def train_run(setting: Setting, run: GANRun) -> Result:
+    """Train, or read what was trained."""
+    from oni.recipes.experiments.train_network import check_finished, train_options
+    from oni.recipes.training.run import train
+
+    config = make_config(run)
+    check_finished(config, setting)
+    return train(config, setting.runs, **train_options(config, setting))
 
 
 def estimate_cost(run: GANRun) -> float:
@@ -326,7 +368,9 @@ SHARED = (
     "there): task_options.reuse_batch=true and task_options.epoch_decay=0.99 do as they do. An epoch is as many "
     "updates of the generator as the images fill batches of 64, as in their code; so 200 epochs are 156,200 updates. "
     "Preset paper is that. Preset full, for a CPU: {full}, batches of 32. laptop and smoke: the embedded Fashion-MNIST "
-    "sample with black around it, and smaller still. "
+    "sample with black around it, and smaller still. In narrower networks the learning rate is as much larger as they "
+    "are narrower (at width 16, 8e-4 for 2e-4): Adam changes every weight by about the learning rate, so that the "
+    "outputs change less where a filter has fewer inputs. "
 )
 
 

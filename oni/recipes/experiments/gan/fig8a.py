@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oni.recipes.experiments.experiment import Claim, Experiment, Results
+from oni.recipes.experiments.experiment import Claim, Experiment, Judgement, Results
 from oni.recipes.experiments.gan.family import (
+    LONG,
+    PAPER_LENGTH,
     GANRun,
+    Player,
     describe_choices,
     describe_run,
     estimate_cost,
@@ -17,7 +20,7 @@ from oni.recipes.experiments.gan.family import (
     oni,
     spectral,
 )
-from oni.recipes.experiments.gan.reading import TRAINING_DISTANCE, make_table, style_players
+from oni.recipes.experiments.gan.reading import DISTANCES, format_both, is_closer, make_table, missing
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -31,29 +34,88 @@ BY_STEPS = {steps: oni(steps) for steps in range(6)}
 # Without steps the slip changes nothing.
 UNNORMALISED = {steps: oni(steps, first_layer="unnormalised", seeds=1) for steps in range(1, 6)}
 PLAYERS = [SN, *BY_STEPS.values(), *UNNORMALISED.values()]
-COLUMNS = {TRAINING_DISTANCE: "random features"}
-CLAIMS: list[Claim] = []
+ROWS = {"SN": SN, **{f"T = {steps}": player for steps, player in BY_STEPS.items()}}
+
+
+# Claims.
+
+
+def judge(results: Results, closer: list[tuple[Player, Player]]) -> Judgement:
+    """Whether the first of each pair is closer to real images than the second."""
+    if reason := missing(results, list(ROWS.values())):
+        return None, reason
+    return all(is_closer(results, *pair) for pair in closer), format_both(results, ROWS)
+
+
+def bounding_alone_is_worse(results: Results) -> Judgement:
+    return judge(results, [(SN, BY_STEPS[0])])
+
+
+def one_step_is_better(results: Results) -> Judgement:
+    return judge(results, [(BY_STEPS[1], SN)])
+
+
+def two_are_better(results: Results) -> Judgement:
+    return judge(results, [(BY_STEPS[2], SN)])
+
+
+def more_are_worse(results: Results) -> Judgement:
+    return judge(results, [(BY_STEPS[2], BY_STEPS[steps]) for steps in (3, 4, 5)])
+
+
+def slip_makes_more_worse(results: Results) -> Judgement:
+    """Whether each T above 2 is farther with the slip than without, and farther than T = 2 with it."""
+    if reason := missing(results, [*BY_STEPS.values(), *UNNORMALISED.values()]):
+        return None, reason
+    pairs = [(BY_STEPS[steps], UNNORMALISED[steps]) for steps in (3, 4, 5)]
+    pairs += [(UNNORMALISED[2], UNNORMALISED[steps]) for steps in (3, 4, 5)]
+    shown = {f"T = {steps} with it": player for steps, player in UNNORMALISED.items()}
+    text = format_both(results, {**shown, **{f"T = {steps} without": BY_STEPS[steps] for steps in range(1, 6)}})
+    return all(is_closer(results, *pair) for pair in pairs), text
+
+
+TWO_SEEDS = {**LONG, "seeds": 2}
+BEGINNING = " in the beginning of training (not a claim of the paper)"
+CLAIMS = [
+    Claim("T = 0 trains, and has a worse FID than SN", bounding_alone_is_worse, PAPER_LENGTH),
+    Claim("T = 1 already has a better FID than SN", one_step_is_better, PAPER_LENGTH),
+    Claim("T = 2 has a better FID than SN", two_are_better, PAPER_LENGTH),
+    Claim("T > 2 has a worse FID than T = 2", more_are_worse, PAPER_LENGTH),
+    Claim(f"T = 0 is worse than SN{BEGINNING}", bounding_alone_is_worse, TWO_SEEDS),
+    Claim(f"T = 1 is better than SN{BEGINNING}", one_step_is_better, TWO_SEEDS),
+    Claim(f"T = 2 is better than SN{BEGINNING}", two_are_better, TWO_SEEDS),
+    Claim(f"T > 2 is worse than T = 2{BEGINNING}", more_are_worse, TWO_SEEDS),
+    Claim(f"The slip in the authors' first layer makes T > 2 worse{BEGINNING}", slip_makes_more_worse, LONG),
+]
+
+
+# Pictures.
 
 
 def charts(results: Results) -> list[Chart]:
-    from oni.recipes.charts.curves import metric_chart
+    from oni.recipes.experiments.gan.pictures import COLOURS, end_chart, shades, training_chart
 
-    y = "Frechet distance, random features"
+    ours, slips = list(BY_STEPS.items()), list(UNNORMALISED.items())
+    colours = [
+        {f"T = {steps}": (shade, player) for (steps, player), shade in zip(some, shades(some, colour), strict=True)}
+        for some, colour in ((ours, COLOURS["ONI"]), (slips, COLOURS["slip"]))
+    ]
+    across = ("SN", COLOURS["SN"], SN)
+    lines = {"ONI": (COLOURS["ONI"], BY_STEPS), "ONI, slip in the first layer": (COLOURS["slip"], UNNORMALISED)}
     return [
-        metric_chart("As in the paper", style_players(results, [SN, *BY_STEPS.values()]), TRAINING_DISTANCE, y),
-        metric_chart(
-            "First layer as in the authors' code",
-            style_players(results, [SN, *UNNORMALISED.values()]),
-            TRAINING_DISTANCE,
-            y,
+        *(
+            end_chart(f"{column.title} at the end", "steps T", column, results, lines, across)
+            for column in DISTANCES[:2]
         ),
+        training_chart("As in the paper", results, {"SN": (COLOURS["SN"], SN), **colours[0]}),
+        training_chart("With the slip in the first layer", results, {"SN": (COLOURS["SN"], SN), **colours[1]}),
     ]
 
 
 def draw(results: Results) -> Figure:
-    from oni.recipes.charts.matplotlib import draw_charts
+    from oni.recipes.experiments.gan import pictures
 
-    return draw_charts(charts(results))
+    return pictures.draw(charts(results))
 
 
 EXPERIMENT = Experiment(
@@ -74,10 +136,11 @@ EXPERIMENT = Experiment(
     measure=measure,
     paper={"FID": {"SN": 23.31, "ONI, T = 2": 20.75}},
     claims=CLAIMS,
-    table=make_table(PLAYERS, COLUMNS),
+    table=make_table(PLAYERS, DISTANCES),
     draw=draw,
     charts=charts,
     trains=True,
+    generates=True,
     sweeps=make_sweeps(PLAYERS),
     describe=describe_run,
     cost=estimate_cost,

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 from oni.recipes.experiments.experiment import Claim, Experiment, Results
 from oni.recipes.experiments.gan.family import (
+    PAPER_LENGTH,
+    SHORT,
     GANRun,
     describe_choices,
     describe_run,
@@ -17,20 +19,20 @@ from oni.recipes.experiments.gan.family import (
     oni,
     spectral,
 )
-from oni.recipes.experiments.gan.reading import COLOURS, TRAINING_DISTANCE, find_runs, make_table
+from oni.recipes.experiments.gan.reading import DISTANCES, judge_pairs, make_table, nobody_diverges
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from oni.recipes.charts.chart import Chart
 
-__all__ = ["EXPERIMENT", "PAIRS"]
+__all__ = ["EXPERIMENT", "PAIRS", "PRESETS"]
 
 LOSSES = ("non-saturating", "hinge")
 POOLINGS = ("sum", "average")
 """As the paper prints it, and as in the authors' code."""
 PAIRS = {
-    (loss, pooling): (
+    f"{loss}, {pooling} pooling": (
         spectral(network="resnet-gan", loss=loss, pooling=pooling, seeds=1),
         # As many steps as in the authors' script.
         oni(3, network="resnet-gan", loss=loss, pooling=pooling, seeds=1),
@@ -40,33 +42,36 @@ PAIRS = {
 }
 """SN and ONI, by loss and pooling."""
 PLAYERS = [player for pair in PAIRS.values() for player in pair]
-COLUMNS = {TRAINING_DISTANCE: "random features"}
-CLAIMS: list[Claim] = []
+PRESETS = make_presets(full={"width": 24, "epochs": 5}, paper={"width": 128})
+
+CLAIMS = [
+    Claim("ONI has a better FID than SN with both losses", judge_pairs(PAIRS), PAPER_LENGTH),
+    Claim(
+        "ONI is better than SN with both losses in the beginning of training (not a claim of the paper)",
+        judge_pairs(PAIRS),
+        SHORT,
+    ),
+    Claim("No run diverges or collapses (not a claim of the paper)", nobody_diverges(PLAYERS), SHORT),
+]
 
 
 def charts(results: Results) -> list[Chart]:
-    from oni.recipes.charts.curves import metric_chart
+    from oni.recipes.experiments.gan.pictures import COLOURS, training_chart
 
-    y = "Frechet distance, random features"
     return [
-        metric_chart(
-            f"{loss.capitalize()} loss, {pooling} pooling",
-            {
-                name: (COLOURS[name], runs)
-                for name, player in zip(("SN", "ONI"), pair, strict=True)
-                if (runs := find_runs(results, player))
-            },
-            TRAINING_DISTANCE,
-            y,
+        training_chart(
+            f"{label.capitalize()}",
+            results,
+            {name: (COLOURS[name], player) for name, player in zip(("SN", "ONI"), pair, strict=True)},
         )
-        for (loss, pooling), pair in PAIRS.items()
+        for label, pair in PAIRS.items()
     ]
 
 
 def draw(results: Results) -> Figure:
-    from oni.recipes.charts.matplotlib import draw_charts
+    from oni.recipes.experiments.gan import pictures
 
-    return draw_charts(charts(results))
+    return pictures.draw(charts(results))
 
 
 EXPERIMENT = Experiment(
@@ -79,16 +84,17 @@ EXPERIMENT = Experiment(
         "The paper does not say the number of steps; 3 as in the authors' script. It prints global sum pooling in the "
         "discriminator, and the authors' code averages: both are run.",
     ),
-    presets=make_presets(full={"width": 24, "epochs": 5}, paper={"width": 128}),
+    presets=PRESETS,
     parameters=(GANRun,),
     plan=make_plan(PLAYERS),
     measure=measure,
     paper={"printed numbers": None},
     claims=CLAIMS,
-    table=make_table(PLAYERS, COLUMNS),
+    table=make_table(PLAYERS, DISTANCES),
     draw=draw,
     charts=charts,
     trains=True,
+    generates=True,
     sweeps=make_sweeps(PLAYERS),
     describe=describe_run,
     cost=estimate_cost,

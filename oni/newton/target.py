@@ -1,0 +1,217 @@
+"""From a target, "every singular value at least 0.9", to the steps that reach it.
+
+For a number of steps and a target there is a lowest start from which the best polynomials still reach it. A minimax
+schedule made for that start serves every matrix that starts at or above it. So the schedule that is chosen depends on
+the target and the number of steps alone: layers of one shape stay in one batch, and a spectrum may fall as far
+as it can before more steps are needed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from oni.newton.minimax import LEAST, lift_by_pair, lift_by_step
+from oni.newton.orthogonalize import check_input, check_options
+from oni.newton.precision import planned_before
+from oni.newton.product_count import count_products
+from oni.newton.schedule import certified_range, checked_interval, get_schedule
+from oni.newton.start import find_starts
+
+__all__ = ["Choice", "check_target", "choose", "steps_for"]
+
+CANDIDATES = ("compact", "tight")
+"""The Frobenius bound costs what the compact one does, and starts lower."""
+FURTHER = 3
+"""How many numbers of steps to compare: one more may cost less, where the matrix is formed anew fewer times."""
+
+
+class Choice(NamedTuple):
+    """How to orthogonalise."""
+
+    bound: str
+    schedule: str
+    steps: int
+
+    def __str__(self) -> str:
+        return f"{self.steps} steps, {self.bound}, {self.schedule}"
+
+
+def steps_for(
+    interval: tuple[float, float] | Tensor,
+    sigma_min: float,
+    *,
+    schedule: str = "newton",
+    center: bool | str = "auto",
+    bound: str = "compact",
+    groups: int = 1,
+) -> int:
+    r"""The fewest steps that lift every singular value of an interval, or of a matrix, to at least ``sigma_min``.
+
+    Args:
+        interval: ``(low, high)`` with ``0 < low <= high <= 1``: where the bounded matrix's singular values lie. Or a
+            matrix ``(n, d)``, or a batch ``(..., n, d)``: then the singular values of all its matrices are meant.
+        sigma_min: the target, at least 0 and below 1 (no finite number of steps reaches 1).
+        schedule: ``"newton"``, ``"minimax"`` or, for another lower end than 0.1, for example ``"minimax:0.03"``.
+        center, bound, groups: as in :func:`oni.orthogonalize`, where a matrix is given.
+
+    Returns:
+        The smallest ``steps`` for which ``certified_range(interval, steps)[0] >= sigma_min``.
+
+    >>> steps_for((0.1, 1.0), 0.9), steps_for((0.1, 1.0), 0.9, schedule="minimax")
+    (7, 3)
+    >>> Z = torch.randn(64, 256, generator=torch.Generator().manual_seed(0))
+    >>> steps_for(Z, 0.9), steps_for(Z, 0.9, bound="tight")
+    (5, 4)
+    """
+    found = get_schedule(schedule)
+    if isinstance(interval, Tensor) and interval.dim() != 1:
+        check_input(interval)
+        _, center, groups = check_options(interval.shape, 0, center, bound, groups, schedule)
+        try:
+            low, high = find_starts(interval, center=center, groups=groups)[bound]
+        except ValueError as error:
+            raise ValueError(f"the matrix can't reach sigma_min={sigma_min!r}: {error}") from None
+    else:
+        low, high = checked_interval(interval)  # type: ignore[arg-type]
+    if low == 0.0:
+        raise ValueError(
+            f"interval starts at {low!r}: a zero singular value stays zero for any number of steps; "
+            "pass the smallest nonzero singular value as its lower end"
+        )
+    return first_reaching(found.ranges(low, high), check_target(sigma_min, zero=True))
+
+
+def check_target(sigma_min: float, *, zero: bool = False) -> float:
+    """Return ``sigma_min`` if it is a number below 1 and above, or where allowed at, 0."""
+    number = isinstance(sigma_min, int | float) and not isinstance(sigma_min, bool)
+    if not number or not 0.0 <= sigma_min < 1.0 or (sigma_min == 0 and not zero):
+        raise ValueError(
+            f"sigma_min must be a number in {'[' if zero else '('}0, 1), got {sigma_min!r}; 1 itself is only reached "
+            "in the limit, pass for example 0.999"
+        )
+    return float(sigma_min)
+
+
+def first_reaching(ranges: Iterator[tuple[float, float]], sigma_min: float) -> int:
+    """After how many steps the lower end reaches the target."""
+    before = [-1.0, -1.0]
+    for steps, (low, _) in enumerate(ranges):
+        if low >= sigma_min:
+            return steps
+        # Odd and even numbers of steps are two sequences; each may fall at first, and rises until rounding ends it.
+        if low == before[steps % 2]:
+            break
+        before[steps % 2] = low
+    raise ValueError(
+        f"sigma_min={sigma_min!r} is nearer to 1 than this schedule certifies in double precision, {max(before)!r}; "
+        "pass for example 0.999999"
+    )
+
+
+def choose(
+    matrices: Tensor,
+    sigma_min: float,
+    *,
+    center: bool | str = "auto",
+    groups: int = 1,
+    bound: str | None = None,
+    schedule: str | None = None,
+) -> Choice:
+    """The cheapest way, by counted products, that certifies ``sigma_min`` for ``matrices (..., n, d)`` as they are.
+
+    Args:
+        matrices: the proxy.
+        sigma_min: the target.
+        center, groups: as in :func:`oni.orthogonalize`.
+        bound, schedule: if given, only these; ``"minimax"`` then stands for any lower end.
+
+    >>> choose(torch.randn(64, 256, generator=torch.Generator().manual_seed(0)), 0.9)
+    Choice(bound='tight', schedule='minimax:0.238', steps=2)
+    """
+    aim = with_reserve(sigma_min, matrices.dtype)
+    _, center, groups = check_options(matrices.shape, 0, center, bound or "compact", groups, schedule or "newton")
+    starts = find_starts(matrices, center=center, groups=groups)
+    n, d = matrices.shape[-2] // groups, matrices.shape[-1]
+    choices: list[Choice] = []
+    for candidate in [bound] if bound else CANDIDATES:
+        for name in [schedule] if schedule else ("newton", "minimax"):
+            find = find_minimax if name == "minimax" else find_steps
+            choices += find(candidate, name, starts[candidate], aim)
+    return min(choices, key=lambda choice: rank(choice, n, d))
+
+
+def with_reserve(sigma_min: float, dtype: torch.dtype) -> float:
+    """What to certify in exact arithmetic, so that the weight in this dtype has the target as well."""
+    work = dtype if dtype in (torch.float32, torch.float64) else torch.float32
+    # Evaluation rounds by some epsilons; rounding the weight to half precision moves it by up to half an epsilon.
+    rounding = 32 * torch.finfo(work).eps + (torch.finfo(dtype).eps / 2 if dtype != work else 0.0)
+    aim = sigma_min + max(rounding, 0.01 * (1 - sigma_min))
+    if aim >= 1:
+        raise ValueError(f"sigma_min={sigma_min!r} is too near to 1 for {dtype}; pass at most {1 - 2 * rounding:.6g}")
+    return aim
+
+
+def find_steps(bound: str, schedule: str, start: tuple[float, float], aim: float) -> list[Choice]:
+    """With a schedule as it is."""
+    steps = first_reaching(get_schedule(schedule).ranges(*start), aim)
+    return [Choice(bound, schedule, count) for count in range(steps, steps + FURTHER)]
+
+
+def find_minimax(bound: str, _: str, start: tuple[float, float], aim: float) -> list[Choice]:
+    """With the minimax schedule that is made for each number of steps."""
+    found: list[Choice] = []
+    steps = 1
+    while len(found) < FURTHER:
+        lowest = lowest_start(aim, steps)
+        if lowest < LEAST:
+            break
+        name = f"minimax:{round_up(lowest)}"
+        if lowest <= start[0] and certified_range(start, steps, schedule=name)[0] >= aim:
+            found.append(Choice(bound, name, steps))
+        steps += 1
+    return found
+
+
+@lru_cache(maxsize=1024)
+def lowest_start(aim: float, steps: int) -> float:
+    """From where this many minimax steps still reach the aim, within 1e-4 of it and above."""
+    if steps == 0:
+        return aim
+    if steps % 2:
+        return invert(lift_by_step, lowest_start(aim, steps - 1))
+    return invert(lift_by_pair, lowest_start(aim, steps - 2))
+
+
+def invert(lift: Callable[[float], float], value: float) -> float:
+    """The lower end that is lifted to this value, within 1e-4 of it and above."""
+    # No stage lifts to eight times the start: the steepest of degree 9 has slope 7.61 at zero.
+    low, high = math.log(value / 8), math.log(value)
+    while high - low > 2e-4:
+        middle = 0.5 * (low + high)
+        low, high = (low, middle) if lift(math.exp(middle)) >= value else (middle, high)
+    return math.exp(high)
+
+
+def round_up(number: float) -> str:
+    """A positive number with three digits, none below it.
+
+    >>> round_up(0.0412345), round_up(0.25)
+    ('0.0413', '0.25')
+    """
+    unit = 10.0 ** (math.floor(math.log10(number)) - 2)
+    return f"{math.ceil(number / unit - 1e-9) * unit:.3g}"
+
+
+def rank(choice: Choice, n: int, d: int) -> tuple[int, bool]:
+    """The cheaper of two choices comes first; of equal ones the paper's own iteration."""
+    bound, schedule, steps = choice
+    dtype, _ = planned_before(schedule, steps, torch.float32, "cpu", bound, True)
+    # A product in float64 is worth two.
+    price = 2 if dtype == torch.float64 else 1
+    return price * sum(count_products(steps, bound=bound, schedule=schedule).multiply_adds(n, d)), schedule != "newton"

@@ -1,0 +1,64 @@
+"""Figure A7: the runs of Figure 8, measured by the Inception score."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from oni.recipes.experiments.experiment import Results
+from oni.recipes.experiments.gan import fig8a, fig8b
+from oni.recipes.experiments.gan.family import GANRun, describe_choices
+from oni.recipes.experiments.gan.reading import SCORES, make_table
+from oni.recipes.experiments.gan.scores import NEEDS_SCORES, judge_scores, score_charts
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from oni.recipes.charts.chart import Chart
+
+__all__ = ["EXPERIMENT"]
+
+PAIRS = {"T = 2": (fig8a.SN, fig8a.BY_STEPS[2]), **{f"setting {name}": pair for name, pair in fig8b.PAIRS.items()}}
+PLAYERS = [*fig8a.PLAYERS, *fig8b.PLAYERS]
+
+
+def plan(seed: int, setting_epochs: int, **sizes: Any) -> list[GANRun]:
+    """The runs of both halves, each as long as there."""
+    first, second = fig8a.EXPERIMENT.plan, fig8b.EXPERIMENT.plan
+    return [*first(seed=seed, **sizes), *second(seed=seed, **{**sizes, "epochs": setting_epochs})]
+
+
+def charts(results: Results) -> list[Chart]:
+    by_letter = {
+        name: {float(place): pair[index] for place, pair in enumerate(fig8b.PAIRS.values(), 1)}
+        for index, name in enumerate(("SN", "ONI"))
+    }
+    return [
+        *score_charts("Steps of ONI", "steps T", results, {"ONI": fig8a.BY_STEPS}, fig8a.SN),
+        *score_charts("Settings", "setting, A = 1 to F = 6", results, by_letter),
+    ] or fig8a.charts(results)
+
+
+def draw(results: Results) -> Figure:
+    from oni.recipes.experiments.gan import pictures
+
+    return pictures.draw(charts(results))
+
+
+EXPERIMENT = replace(
+    fig8a.EXPERIMENT,
+    id="figA7",
+    title="DCGAN: Inception scores of Figure 8",
+    shows="By the Inception score too, ONI with T = 2 is better than SN, and better in all six settings.",
+    choices=describe_choices("the DCGANs of Figure 8", "the runs of fig8a and fig8b", NEEDS_SCORES),
+    presets={
+        name: {**sizes, "setting_epochs": fig8b.PRESETS[name]["epochs"]}
+        for name, sizes in fig8a.EXPERIMENT.presets.items()
+    },
+    plan=plan,
+    paper={"Inception score": {"real images": 10.20}},
+    claims=[judge_scores(PAIRS)],
+    table=make_table(PLAYERS, SCORES),
+    draw=draw,
+    charts=charts,
+)

@@ -1,0 +1,47 @@
+"""Figure A8: the runs of Figure 9, measured by the Inception score."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from oni.recipes.experiments.experiment import Results
+from oni.recipes.experiments.gan import fig9
+from oni.recipes.experiments.gan.family import describe_choices
+from oni.recipes.experiments.gan.reading import SCORES, make_table
+from oni.recipes.experiments.gan.scores import NEEDS_SCORES, judge_scores, score_charts
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from oni.recipes.charts.chart import Chart
+
+__all__ = ["EXPERIMENT"]
+
+
+def charts(results: Results) -> list[Chart]:
+    by_place = {
+        name: {float(place): pair[index] for place, pair in enumerate(fig9.PAIRS.values(), 1)}
+        for index, name in enumerate(("SN", "ONI"))
+    }
+    places = ", ".join(f"{place}: {name}" for place, name in enumerate(fig9.PAIRS, 1))
+    return score_charts("Losses and poolings", places, results, by_place) or fig9.charts(results)
+
+
+def draw(results: Results) -> Figure:
+    from oni.recipes.experiments.gan import pictures
+
+    return pictures.draw(charts(results))
+
+
+EXPERIMENT = replace(
+    fig9.EXPERIMENT,
+    id="figA8",
+    title="ResNet GAN: Inception scores of Figure 9",
+    shows="By the Inception score too, ONI is better than SN with both losses.",
+    choices=describe_choices("the ResNet GANs of Figure 9", "the runs of fig9", NEEDS_SCORES),
+    claims=[judge_scores(fig9.PAIRS)],
+    table=make_table(fig9.PLAYERS, SCORES),
+    draw=draw,
+    charts=charts,
+)

@@ -1,0 +1,113 @@
+"""The charts of the GAN figures: distances along training, and at its end."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from oni.recipes.charts.chart import Chart, Series
+from oni.recipes.charts.colours import ramp
+from oni.recipes.experiments.experiment import Results
+from oni.recipes.experiments.gan.family import Player
+from oni.recipes.experiments.gan.reading import FACTORS, TRAINING_DISTANCE, Column, at_the_end, find_runs
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["COLOURS", "Places", "draw", "end_chart", "shades", "training_chart"]
+
+Places = Mapping[int, Player] | Mapping[float, Player]
+"""Players by where they stand on an axis."""
+COLOURS = {"SN": "#D55E00", "ONI": "#0072B2", "slip": "#CC79A7"}
+
+
+def shades(players: Sequence[object], colour: str = COLOURS["ONI"]) -> list[str]:
+    """A shade of one colour for each of several."""
+    return ramp(colour, len(players)) if len(players) > 1 else [colour]
+
+
+def training_chart(title: str, results: Results, lines: Mapping[str, tuple[str, Player]], caption: str = "") -> Chart:
+    """The distance on random features over updates of the generator: the mean over seeds, and their range."""
+    series = []
+    for name, (colour, player) in lines.items():
+        runs = find_runs(results, player)
+        if not runs:
+            continue
+        updates = max((run.measured["updates"] for run in runs), key=len)
+        curves = [run.measured[TRAINING_DISTANCE] for run in runs]
+        columns = [[curve[at] for curve in curves if at < len(curve)] for at in range(len(updates))]
+        finite = [[value for value in column if value is not None] for column in columns]
+        if not any(finite):
+            continue
+        several = len(runs) > 1
+        series.append(
+            Series(
+                name,
+                updates,
+                [statistics.fmean(column) if column else None for column in finite],
+                colour,
+                low=[min(column, default=None) for column in finite] if several else (),
+                high=[max(column, default=None) for column in finite] if several else (),
+            )
+        )
+    return Chart(
+        title, "updates of the generator", "Frechet distance on random features", series, y_log=True, caption=caption
+    )
+
+
+def end_chart(
+    title: str,
+    x: str,
+    column: Column,
+    results: Results,
+    lines: Mapping[str, tuple[str, Places]],
+    level: tuple[str, str, Player] | None = None,
+) -> Chart:
+    """A number at the end over something that varies, and for comparison one that does not.
+
+    Args:
+        title, x: of the chart and its axis.
+        column: which number.
+        lines: by name, the colour and the players by their place on the axis.
+        level: name, colour and player of a line across.
+    """
+    factor = FACTORS.get(column.name, 1.0)
+    series = []
+    for name, (colour, players) in lines.items():
+        values = {at: finite(at_the_end(find_runs(results, player), column.name)) for at, player in players.items()}
+        values = {at: [factor * value for value in seeds] for at, seeds in values.items() if seeds}
+        if values:
+            series.append(with_band(name, colour, values))
+    places = [at for _, players in lines.values() for at in players]
+    if level and (seeds := finite(at_the_end(find_runs(results, level[2]), column.name))):
+        scaled = [factor * value for value in seeds]
+        series.append(with_band(level[0], level[1], {min(places): scaled, max(places): scaled}, dash="dash"))
+    return Chart(title, x, column.title, series)
+
+
+def with_band(name: str, colour: str, values: Mapping[float, Sequence[float]], dash: str = "solid") -> Series:
+    """A line through means over seeds, with their range around it."""
+    columns = list(values.values())
+    several = any(len(column) > 1 for column in columns)
+    return Series(
+        name,
+        list(values),
+        [statistics.fmean(column) for column in columns],
+        colour,
+        dash,
+        [min(column) for column in columns] if several else (),
+        [max(column) for column in columns] if several else (),
+    )
+
+
+def finite(values: Sequence[float]) -> list[float]:
+    return [value for value in values if math.isfinite(value)]
+
+
+def draw(charts: Sequence[Chart]) -> Figure:
+    """Those charts that have lines, in one picture."""
+    from oni.recipes.charts.matplotlib import draw_charts
+
+    return draw_charts([chart for chart in charts if chart.series] or list(charts[:1]))

@@ -1,0 +1,131 @@
+"""Figures of sample sheets: images of each player's generator at the end of training, the first ones of a fixed z."""
+
+from __future__ import annotations
+
+import base64
+import io
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from oni.recipes.experiments.experiment import Claim, Comparison, Experiment, Quantity, Results
+from oni.recipes.experiments.gan.family import (
+    GANRun,
+    Player,
+    describe_run,
+    estimate_cost,
+    make_plan,
+    make_sweeps,
+    train_run,
+)
+from oni.recipes.experiments.gan.reading import NOT_MEASURED, find_runs, nobody_diverges, outcome
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from oni.recipes.experiments.setting import Setting
+
+__all__ = ["make_sheets"]
+
+ROWS, COLUMNS = 2, 8
+"""Of a sheet; those in the folders of runs have 64 images."""
+
+
+def measure(setting: Setting, run: GANRun) -> dict[str, Any]:
+    """Train, or read what was trained, and draw images from the same z for every run."""
+    from oni.recipes.generated.samples import TrainedGenerator
+    from oni.recipes.sheets import write_sheet
+
+    result = train_run(setting, run)
+    measured: dict[str, Any] = {
+        "run": result.folder.name,
+        "status": result.metrics["status"],
+        "updates": [row["steps"] for row in result.epochs],
+        "pixel_deviation": [row.get("pixel_deviation") for row in result.epochs],
+    }
+    if not result.diverged:
+        images = TrainedGenerator(result.folder).images(ROWS * COLUMNS)
+        measured["sheet"] = {"png": base64.b64encode(write_sheet(images, COLUMNS)).decode()}
+    return measured
+
+
+def make_draw(rows: Mapping[str, Player]) -> Callable[[Results], Figure]:
+    """A function that draws one sheet of the first seed for each player, below each other."""
+
+    def draw(results: Results) -> Figure:
+        import numpy
+        from matplotlib.figure import Figure
+        from PIL import Image
+
+        from oni.style import PAGE_WIDTH
+
+        shown = {name: runs for name, player in rows.items() if (runs := find_runs(results, player))}
+        height = PAGE_WIDTH * 0.85 / COLUMNS * ROWS + 0.08
+        figure = Figure(figsize=(PAGE_WIDTH, height * max(1, len(shown))))
+        panels = figure.subplots(max(1, len(shown)), 1, squeeze=False)[:, 0]
+        for axes, (name, runs) in zip(panels, shown.items(), strict=False):
+            axes.set_axis_off()
+            sheet = runs[0].measured.get("sheet")
+            if sheet is None:
+                axes.text(0.5, 0.5, outcome(runs[0]), ha="center", va="center", transform=axes.transAxes)
+            else:
+                image = Image.open(io.BytesIO(base64.b64decode(sheet["png"]))).convert("RGB")
+                axes.imshow(numpy.asarray(image), interpolation="nearest")
+            axes.text(-0.01, 0.5, name.replace(", ", "\n"), ha="right", va="center", transform=axes.transAxes)
+        return figure
+
+    return draw
+
+
+def make_table(rows: Mapping[str, Player]) -> Callable[[Results], Comparison]:
+    """A function that makes a table of how long each player trained, and how it ended."""
+
+    def table(results: Results) -> Comparison:
+        cells: list[list[str | Quantity]] = []
+        for name, player in rows.items():
+            runs = find_runs(results, player)
+            if not runs:
+                cells.append([name, NOT_MEASURED, NOT_MEASURED, NOT_MEASURED])
+                continue
+            updates, spread = runs[0].measured["updates"], runs[0].measured["pixel_deviation"]
+            cells.append(
+                [
+                    name,
+                    Quantity(updates[-1] if updates else 0, digits=None),
+                    Quantity(spread[-1] if spread else None),
+                    outcome(runs[0]),
+                ]
+            )
+        return Comparison(
+            ["GAN", "updates", "deviation of a pixel", "training"],
+            cells,
+            "Images are the first ones from one z, the same for all, and not chosen. The deviation of a pixel over "
+            "1,000 generated images in [-1, 1] is 0 where all are alike, and about 0.5 in CIFAR-10.",
+        )
+
+    return table
+
+
+def make_sheets(
+    *, id: str, title: str, shows: str, choices: str, rows: Mapping[str, Player], presets: Mapping[str, Any]
+) -> Experiment:
+    """A figure of sample sheets, from the runs of another figure."""
+    players: Sequence[Player] = list(rows.values())
+    one_seed = {name: {**sizes, "seeds": 1} for name, sizes in presets.items()}
+    return Experiment(
+        id=id,
+        title=title,
+        shows=shows,
+        choices=choices,
+        presets=one_seed,
+        parameters=(GANRun,),
+        plan=make_plan(players),
+        measure=measure,
+        paper={"printed numbers": None},
+        claims=[Claim("Every generator makes images that differ (not a claim of the paper)", nobody_diverges(players))],
+        table=make_table(rows),
+        draw=make_draw(rows),
+        trains=True,
+        sweeps=make_sweeps(players),
+        describe=describe_run,
+        cost=estimate_cost,
+    )

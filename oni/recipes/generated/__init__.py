@@ -1,0 +1,1 @@
+"""Images that trained generators make: drawn, looked at, measured."""

@@ -1,0 +1,57 @@
+"""A classifier that ``oni`` trained as a source of features and class scores."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from oni.recipes.data.batches import Part, split
+from oni.recipes.data.images import Dataset
+from oni.recipes.metrics.extractors import Extractor
+from oni.recipes.networks.registry import find_output_layer
+from oni.recipes.tasks.classification import build_network, input_dtype
+from oni.recipes.training.trained import TrainedRun
+
+__all__ = ["load_classifier"]
+
+
+def load_classifier(folder: Path, dataset: Dataset) -> Extractor:
+    """A classifier that ``oni`` trained, from its run's folder: its features are the inputs of its output layer.
+
+    Args:
+        folder: of a finished run of the task ``classification``.
+        dataset: the one it was trained on, for the scale of its inputs.
+    """
+    run = TrainedRun(folder)
+    config = run.config
+    if config.task != "classification":
+        raise ValueError(f"{folder}: a run of the task {config.task!r}; pass the folder of a classifier")
+    if run.data_sha256 != dataset.sha256:
+        raise ValueError(f"{folder}: was trained on other data than these images are of; pass another classifier")
+    network = build_network(config)
+    network.load_state_dict(run.models()["network"])
+    part = split(dataset, config, torch.device("cpu"), input_dtype(config)).test
+    error = run.metrics.get("test_error")
+    label = f"{config.network} by oni" + ("" if error is None else f", test error {100 * error:.1f} %")
+    return Extractor("classifier", label, run.weights_sha256("network"), "as it is", Classifier(network.eval(), part))
+
+
+class Classifier(nn.Module):
+    """From bytes to the inputs of a classifier's output layer, and its class scores."""
+
+    def __init__(self, network: nn.Module, part: Part) -> None:
+        super().__init__()
+        self.network, self.part = network, part
+        name = find_output_layer(network)
+        if name is None:
+            raise ValueError("the classifier has no linear layer at its end, whose inputs could be its features")
+        network.get_submodule(name).register_forward_pre_hook(self.keep)
+
+    def keep(self, _: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+        self.features = inputs[0].flatten(1)
+
+    def forward(self, images: Tensor) -> tuple[Tensor, Tensor]:
+        logits = self.network(self.part.scale(images))
+        return self.features, logits

@@ -1,0 +1,68 @@
+"""steps_for on matrices: what it says is what orthogonalize needs, and no less would do."""
+
+import pytest
+import torch
+
+import oni
+
+
+def lowest(Z, steps, groups=1, **options):
+    W = oni.orthogonalize(Z, steps, groups=groups, **options)
+    return float(oni.spectrum(W.unflatten(-2, (groups, -1))).min())
+
+
+@pytest.mark.parametrize(
+    ("shape", "options"),
+    [
+        ((16, 40), {}),
+        ((40, 16), {"bound": "tight"}),
+        ((12, 30), {"center": False, "bound": "frobenius"}),
+        ((12, 30), {"groups": 3}),
+        ((3, 8, 20), {"schedule": "minimax"}),
+        ((2, 2, 6, 9), {"groups": 2, "bound": "tight", "schedule": "minimax:0.2"}),
+    ],
+    ids=str,
+)
+def test_a_matrix_needs_exactly_so_many_steps(shape, options):
+    Z = torch.randn(shape, dtype=torch.float64)
+    steps = oni.steps_for(Z, 0.9, **options)
+    assert lowest(Z, steps, **options) >= 0.9
+    if "schedule" not in options:
+        # Newton's map rises, so the lowest start decides; a minimax map may do better on a spectrum than on its range.
+        assert lowest(Z, steps - 1, **options) < 0.9
+
+
+def test_a_batch_needs_what_its_worst_matrix_needs():
+    Z = torch.randn(4, 6, 9)
+    assert oni.steps_for(Z, 0.9) == max(oni.steps_for(matrix, 0.9) for matrix in Z)
+
+
+def test_a_pair_in_a_tensor_is_still_an_interval():
+    assert oni.steps_for(torch.tensor([0.1, 1.0], dtype=torch.float64), 0.9) == 7
+
+
+@pytest.mark.parametrize("factor", [1e-30, 1e30])
+def test_scale_does_not_matter(factor):
+    Z = torch.randn(6, 9)
+    assert oni.steps_for(Z * factor, 0.9) == oni.steps_for(Z, 0.9)
+
+
+@pytest.mark.parametrize(
+    ("Z", "options", "error", "words"),
+    [
+        (torch.zeros(3, 5), {"center": False}, ValueError, "sigma_min=0.9: it is zero"),
+        (torch.ones(3, 5), {}, ValueError, "rows are constant, so zero once centred; .*center=False"),
+        (torch.randn(5, 5), {"center": True}, ValueError, 'a centred 5 x 5 matrix .*pass center="auto" or False'),
+        (torch.randn(3, 8).repeat(2, 1), {}, ValueError, "6 x 8 matrix of rank 3 .*initialise it anew"),
+        (torch.tensor([[1.0, 2.0], [float("nan"), 1.0]]), {}, ValueError, "NaN or infinity"),
+        (torch.randn(3, 5, device="meta"), {}, ValueError, "no values yet"),
+        (torch.randn(0, 5), {}, ValueError, "no entries"),
+        (torch.ones(3, 5, dtype=torch.int64), {}, TypeError, "got torch.int64"),
+        (torch.randn(3, 5), {"bound": "spectral"}, ValueError, "bound must be one of"),
+        (torch.randn(3, 5), {"groups": 2}, ValueError, "groups must divide the 3 rows"),
+        (torch.randn(3), {}, TypeError, "interval must be a pair"),
+    ],
+)
+def test_bad_matrices(Z, options, error, words):
+    with pytest.raises(error, match=words):
+        oni.steps_for(Z, 0.9, **options)
