@@ -31,7 +31,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -137,7 +137,7 @@ def resize(images: Tensor, black: float = -1.0) -> Tensor:
 class GANTraining(Task):
     """Train both networks in turns; measure losses, scores and a distance of generated from real images."""
 
-    metrics: ClassVar[tuple[str, ...]] = (
+    metrics: tuple[str, ...] = (
         "learning_rate",
         "d_loss",
         "g_loss",
