@@ -125,6 +125,7 @@ def make_sheets(
         table=make_table(rows),
         draw=make_draw(rows),
         trains=True,
+        photographs=True,
         sweeps=make_sweeps(players),
         describe=describe_run,
         cost=estimate_cost,
