@@ -95,6 +95,14 @@ def constrain(discriminator: nn.Module, config: Config, channels: int) -> None:
         apply("sn", discriminator, only=output)
 
 
+def check_fields(config: Config) -> None:
+    """Refuse what a GAN would not do."""
+    unused = {"normalise": "mean", "accumulate": 1, "init_scale": False, "reset_momentum": False}
+    for name, default in unused.items():
+        if getattr(config, name) != default:
+            raise ValueError(f"task 'gan' knows no {name}, got {getattr(config, name)!r}; leave it at {default!r}")
+
+
 def check_task_options(options: dict[str, Any]) -> None:
     """Refuse options of a wrong kind or value."""
     choices = {"loss": list(LOSSES), "first_layer": ["method", "unnormalised"]}
@@ -150,6 +158,7 @@ class GANTraining(Task):
 
     def __init__(self, config: Config, fabric: Fabric, dataset: Dataset) -> None:
         self.options = dict(config.task_options)
+        check_fields(config)
         check_task_options(self.options)
         if config.batch_size % fabric.world_size:
             raise ValueError(

@@ -1,7 +1,9 @@
 """The task gan: what is updated with what, what is put on which layer, and how a run ends."""
 
 import io
+import json
 import math
+from pathlib import Path
 
 import pytest
 import torch
@@ -11,6 +13,7 @@ from torch.nn.utils import parametrize
 from torch.testing import assert_close
 
 import oni.models.cache
+from oni.cli import main
 from oni.recipes.data.images import Images
 from oni.recipes.sheets import to_bytes, write_sheet
 from oni.recipes.tasks.gan import GANTraining, build_gan
@@ -20,6 +23,7 @@ from oni.recipes.training.devices import Hardware, launch_fabric
 from oni.recipes.training.run import train
 from oni.recipes.training.run_folder import RunFolder
 
+EXAMPLE = Path(__file__).parents[3] / "examples" / "gan.yaml"
 ONI = {"method": "oni-ns", "method_options": {"steps": 2, "learn_scale": False}}
 
 
@@ -244,6 +248,8 @@ def test_divergence_is_a_result(tmp_path):
         ),
         ({"task_options": {"ema": 1}}, "task_options.ema must be at least 0 and below 1, got 1"),
         ({"task_options": {"reuse_batch": 1}}, "task_options.reuse_batch must be true or false, got 1"),
+        ({"accumulate": 2}, "task 'gan' knows no accumulate, got 2; leave it at 1"),
+        ({"normalise": "mean-std"}, "task 'gan' knows no normalise, got 'mean-std'; leave it at 'mean'"),
         ({"network": "mlp", "network_options": {"depth": 2}}, "task 'gan' needs a network of two"),
         (
             {"network_options": {"width": 2, "channels": 3}},
@@ -259,6 +265,21 @@ def test_what_is_refused(tmp_path, changes, complaint):
     with pytest.raises(ValueError, match=complaint):
         train(make_config(**changes), tmp_path, data=make_images(), progress="none")
     assert not any(tmp_path.iterdir())
+
+
+def test_the_example(tmp_path, capsys):
+    small = [
+        "epochs=1",
+        "task_options.updates=2",
+        "task_options.distance_samples=0",
+        "samples=64",
+        "network_options.width=2",
+    ]
+    assert main(["train", str(EXAMPLE), "--out", str(tmp_path), "--plain", *small]) == 0
+    (run,) = tmp_path.iterdir()
+    assert str(run) in capsys.readouterr().out
+    assert json.loads((run / "config.json").read_text())["task_options"]["loss"] == "hinge"
+    assert [sheet.name for sheet in (run / "samples").iterdir()] == ["update-0000002.png"]
 
 
 def test_images_that_are_too_large():
