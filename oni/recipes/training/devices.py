@@ -45,6 +45,8 @@ class Hardware:
     num_nodes: int = 1
     workers: int | None = None
     """Processes that read samples which are not in memory, on each device; a share of the cores otherwise."""
+    compile: bool = False
+    """Whether torch compiles the models. Results are the same but for rounding."""
 
     def __post_init__(self) -> None:
         if self.strategy not in STRATEGIES:
