@@ -255,7 +255,7 @@ DOCUMENTATION = Path(__file__).parents[2] / "docs" / "running.md"
 
 @pytest.mark.skipif(not DOCUMENTATION.exists(), reason="the documentation is not part of the installed package")
 def test_the_documented_example(train, tmp_path):
-    (example,) = re.findall(r"```yaml\n(.*?)```", DOCUMENTATION.read_text(), re.DOTALL)
+    example, *_ = re.findall(r"```yaml\n(.*?)```", DOCUMENTATION.read_text(), re.DOTALL)
     (tmp_path / "example.yaml").write_text(example)
     code, printed, err = train("example.yaml", "epochs=1", "samples=256", "--plain")
     assert code == 0, err
