@@ -6,6 +6,7 @@ ARGS ?=
 BIN := .venv/bin
 RECIPES := .venv/.recipes
 DEV := .venv/.dev
+DOCS := .venv/.docs
 
 # pip's -c does not reach the environments it builds packages in; these do (the second since pip 25.3).
 export PIP_CONSTRAINT := constraints.txt
@@ -28,8 +29,11 @@ test: $(DEV) ## run the tests and the doctests on all cores
 bench: $(RECIPES) ## measure speed and accuracy beside the peers that are installed
 	$(BIN)/oni bench $(ARGS)
 
-docs: $(RECIPES) ## write docs/reproduction.md from results/
-	$(BIN)/python -m oni.recipes.report.markdown
+docs: $(DOCS) ## write the documentation from code and results/, run its code, build the site into site/
+	$(BIN)/python -m website
+	$(BIN)/python -m pytest -n 0 tests/docs
+	NO_MKDOCS_2_WARNING=true $(BIN)/python -m mkdocs build --strict --quiet
+	$(BIN)/python -m website.check site
 
 lint: $(DEV) ## check style, formatting and types; change nothing
 	$(BIN)/ruff check .
@@ -46,7 +50,7 @@ wheel: $(DEV) ## build the wheel into dist/
 	$(BIN)/python -m build --wheel
 
 clean: ## remove build products and caches; keep .venv
-	rm -rf build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf build dist site *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -path ./.venv -prune -o -type d -name __pycache__ -exec rm -rf {} +
 
 # torch goes in alone and first; constraints.txt says why.
@@ -58,4 +62,8 @@ $(RECIPES): pyproject.toml constraints.txt
 
 $(DEV): $(RECIPES)
 	$(BIN)/python -m pip install -c constraints.txt -e ".[recipes,dev]"
+	touch $@
+
+$(DOCS): $(DEV)
+	$(BIN)/python -m pip install -c constraints.txt -e ".[recipes,dev,docs]"
 	touch $@

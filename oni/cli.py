@@ -138,7 +138,7 @@ def reproduce(
         str | None,
         typer.Option(
             metavar="PART",
-            help="Only the runs so described, e.g. '*ONI*seed 0'; --dry-run lists them. They go into results.json.",
+            help="Only these runs, e.g. g2k1/oni or '*ONI*seed 0'; --dry-run lists them. They go into results.json.",
         ),
     ] = None,
     dry_run: Annotated[
@@ -150,6 +150,10 @@ def reproduce(
     num_nodes: options.NumNodes = 1,
     workers: options.Workers = None,
     precision: options.Precision = None,
+    threads: options.Threads = None,
+    engine: options.Engine = "local",
+    address: options.Address = None,
+    gpus_per_run: options.GPUsPerRun = None,
     inception: Annotated[
         Path | None,
         typer.Option(metavar="FILE", dir_okay=False, help="GANs: Inception network (TorchScript), for FID and KID."),
@@ -171,17 +175,21 @@ def reproduce(
     What is trained is kept run by run, and a finished run is never trained again.
     What was interrupted continues with --resume, bit for bit.
     Several such commands with the same --out share the work.
+    With --engine ray, --out must be on a file system that all machines of the cluster share.
     """
+    from oni.machine import torch_threads
     from oni.recipes.experiments.setting import make_setting
     from oni.recipes.reproduce import Request
     from oni.recipes.reproduce import reproduce as run
     from oni.recipes.training.devices import Hardware
+    from oni.recipes.training.grid import Engine
 
     setting = make_setting(
         runs=runs or out / "runs",
         data=data,
         download=download,
         hardware=Hardware(accelerator, devices, strategy, num_nodes, workers),
+        engine=Engine(engine, address, gpus_per_run),
         progress="json" if json else "lines" if plain else "auto",
         resume=resume,
         changes=changes or [],
@@ -191,7 +199,8 @@ def reproduce(
         classifier=classifier,
     )
     request = Request(id, preset, out, seed, seeds, only=only, dry_run=dry_run, plain=plain, json=json, table=table)
-    run(request, setting)
+    with torch_threads(threads):
+        run(request, setting)
 
 
 def train(

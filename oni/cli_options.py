@@ -1,4 +1,4 @@
-"""Options that several commands have, each said once. Needs typer."""
+"""Options that several commands have, each said once, and those of grids. Needs typer."""
 
 from __future__ import annotations
 
@@ -9,15 +9,19 @@ import typer
 
 __all__ = [
     "Accelerator",
+    "Address",
     "Data",
     "Devices",
     "Download",
+    "Engine",
+    "GPUsPerRun",
     "JSONLines",
     "NumNodes",
     "Plain",
     "Precision",
     "Resume",
     "Strategy",
+    "Threads",
     "Workers",
 ]
 
@@ -36,3 +40,14 @@ Workers = Annotated[
 Precision = Annotated[str | None, typer.Option(help="32-true, 64-true, bf16-mixed, 16-mixed, ...")]
 JSONLines = Annotated[bool, typer.Option("--json", help="For programs: JSON, one object a line.")]
 Plain = Annotated[bool, typer.Option("--plain", help="ASCII only, no colours.")]
+Threads = Annotated[int | None, typer.Option(min=1, help="Threads for each run; torch's own choice otherwise.")]
+Engine = Annotated[
+    str, typer.Option(help="local: one run after the other; ray: as many at once as a Ray cluster has room for.")
+]
+Address = Annotated[
+    str | None,
+    typer.Option(metavar="HOST:PORT", help="Of a running Ray cluster, or auto; Ray starts on this machine otherwise."),
+]
+GPUsPerRun = Annotated[
+    float | None, typer.Option(help="With ray: GPUs for each run, up to 1; one if there are any otherwise.")
+]

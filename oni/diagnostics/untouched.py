@@ -15,7 +15,7 @@ __all__ = ["sample_input", "untouched"]
 def untouched(model: nn.Module, *, training: bool | None = None) -> Iterator[None]:
     """Inside it, run the model, in the given mode; afterwards modes, buffers and random numbers are as before."""
     modes = [(module, module.training) for module in model.modules()]
-    buffers = [(buffer, buffer.detach().clone()) for buffer in model.buffers()]
+    buffers = [(buffer, buffer.detach().clone()) for buffer in model.buffers() if not buffer.is_meta]
     devices = list(range(torch.cuda.device_count())) if torch.cuda.is_initialized() else []
     with torch.random.fork_rng(devices):
         try:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import time
-from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -25,14 +24,10 @@ from oni.recipes.experiments.setting import Setting, check_overrides
 from oni.recipes.experiments.table_formats import TABLE_FORMATS
 from oni.recipes.experiments.texts import format_override
 from oni.recipes.training.devices import is_first_process
-from oni.recipes.training.overall import Overall
-from oni.recipes.training.run_folder import Busy
+from oni.recipes.training.grid import Attempt, Job, run_jobs
 from oni.terminal import ascii_only, console, table
 
 __all__ = ["Request", "plan_runs", "reproduce"]
-
-POLL_SECONDS = 5.0
-"""Between two looks at runs that another process is training."""
 
 
 @dataclass(frozen=True)
@@ -137,9 +132,9 @@ def is_chosen(label: str, pattern: str) -> bool:
 
 
 def measure_runs(experiment: Experiment, planned: Sequence[Any], terminal: Console, setting: Setting) -> Results:
-    """Every run, one after the other."""
+    """Every run; those that train nothing one after the other."""
     if experiment.trains:
-        return train_in_turns(experiment, planned, setting)
+        return train_runs(experiment, planned, setting)
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
@@ -147,25 +142,28 @@ def measure_runs(experiment: Experiment, planned: Sequence[Any], terminal: Conso
         return Results(experiment.run(parameters) for parameters in bar.track(planned, description=experiment.id))
 
 
-def train_in_turns(experiment: Experiment, planned: Sequence[Any], setting: Setting) -> Results:
-    """Every run; one that another process is training comes last, so that several processes share the work."""
-    finished: dict[int, Run] = {}
-    turns, postponed = deque(enumerate(planned)), 0
-    with Overall(experiment.id, len(planned), setting.progress, quiet=not is_first_process()) as overall:
-        setting.reporter = overall
-        while turns:
-            index, parameters = turns.popleft()
-            overall.begin(experiment.describe(parameters))
-            try:
-                finished[index], postponed = experiment.run(parameters, setting), 0
-            except Busy:
-                turns.append((index, parameters))
-                postponed += 1
-                if postponed >= len(turns):
-                    time.sleep(POLL_SECONDS)
-            else:
-                overall.finish()
-    return Results(finished[index] for index in range(len(planned)))
+def train_runs(experiment: Experiment, planned: Sequence[Any], setting: Setting) -> Results:
+    """Every run, trained by the engine that was asked for."""
+    if setting.engine.name != "local":
+        setting = setting.prepare_elsewhere({run.data for run in planned if hasattr(run, "data")})
+    jobs = [Job(experiment.describe(run), partial(train_run, experiment.id, run, setting)) for run in planned]
+    return Results(
+        run_jobs(
+            jobs,
+            experiment.id,
+            engine=setting.engine,
+            progress=setting.progress,
+            folder=setting.runs,
+            accelerator=setting.hardware.accelerator,
+        )
+    )
+
+
+def train_run(id: str, parameters: Any, setting: Setting, attempt: Attempt) -> Run:
+    """One run, in this process or in one that an engine started."""
+    hardware, resume = attempt.place(setting.hardware), setting.resume or attempt.resume
+    own = replace(setting, hardware=hardware, resume=resume, reporter=attempt.reporter)
+    return load_experiment(id).run(parameters, own)
 
 
 def add_part(

@@ -70,3 +70,12 @@ def test_bad_input():
         diagnostics.cost(nn.Linear(2, 2), 2, batch_size=1, steps=-1)
     with pytest.raises(ValueError, match="input_size"):
         diagnostics.cost(nn.Linear(2, 2), (), batch_size=1)
+
+
+def test_a_model_without_memory():
+    with torch.device("meta"):
+        large = nn.Sequential(nn.Conv2d(3, 64, 7, stride=2), nn.BatchNorm2d(64), nn.Flatten(), nn.LazyLinear(4096))
+        large(torch.zeros(1, 3, 224, 224))
+    first, last = diagnostics.cost(large, (3, 224, 224), batch_size=256)
+    assert first.layer_itself == 256 * 109 * 109 * 64 * 3 * 7 * 7
+    assert last.matrix == (4096, 64 * 109 * 109)

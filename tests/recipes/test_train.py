@@ -242,7 +242,7 @@ def test_no_code_because_a_run_folder_says_so(train, tmp_path, own_network):
     assert (tmp_path / "imported").exists()
 
 
-DOCUMENTATION = Path(__file__).parents[2] / "docs" / "training.md"
+DOCUMENTATION = Path(__file__).parents[2] / "docs" / "running.md"
 
 
 @pytest.mark.skipif(not DOCUMENTATION.exists(), reason="the documentation is not part of the installed package")

@@ -98,7 +98,8 @@ def with_error_axis(chart: Chart, log: bool | None = None) -> Chart:
     """The chart with a range for errors in percent, logarithmic where one line would squash the others."""
     values = [value for line in chart.series for value in [*line.y, *line.low, *line.high] if value is not None]
     low, high = log_range(values)
-    if log or (log is None and max(values, default=0.0) > WIDE * low):
+    smallest = min(values, default=0.0) or low
+    if log or (log is None and max(values, default=0.0) > WIDE * smallest):
         series = [at_least(line, low) for line in chart.series]
         return replace(chart, series=series, y_log=True, y_range=(low, min(high, 100.0)))
     return replace(chart, y_range=linear_range(values))
@@ -154,16 +155,14 @@ def mean_and_band(
 
 
 def metric_chart(title: str, styles: Styles, metric: str, y: str, caption: str = "", *, log: bool = False) -> Chart:
-    """Any recorded number after each epoch: the mean over seeds, with gaps where it was not finite."""
+    """Any recorded number by epoch: the mean over seeds, where it was measured and is finite."""
     series = []
     for name, (colour, runs) in styles.items():
-        curves = [curve for run in runs if (curve := read_record(run).metrics.get(metric))]
-        means = [
-            None if any(value is None for value in column) else statistics.fmean(column)
-            for column in zip(*curves, strict=False)
-        ]
-        if any(value is not None for value in means):
-            series.append(Series(name, list(range(1, len(means) + 1)), means, colour))
+        columns = measured_columns([curve for run in runs if (curve := read_record(run).metrics.get(metric))])
+        if columns:
+            series.append(
+                Series(name, list(columns), [statistics.fmean(column) for column in columns.values()], colour)
+            )
     return Chart(title, "epoch", y, series, y_log=log, caption=caption)
 
 

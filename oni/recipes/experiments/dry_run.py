@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from oni.recipes.experiments.experiment import Experiment
@@ -31,25 +29,23 @@ def find_progress(experiment: Experiment, planned: Sequence[Any], setting: Setti
     """Look for every run in the folder of runs, without training or writing anything."""
     if not experiment.trains:
         return Progress([TO_DO] * len(planned), "nothing of it is kept, so all are measured")
-    setting = replace(setting, dry_run=True)
-    states, seconds, finished_cost, cost_left = [], 0.0, 0.0, 0.0
+    states, finished_cost, cost_left = [], 0.0, 0.0
+    seconds: dict[str, float] = {}
+    """Of every training that was needed, as a search that several runs share took its time once."""
     for parameters in planned:
+        own = replace(setting, dry_run=True, seconds={})
         try:
-            run = experiment.run(parameters, setting)
+            experiment.run(parameters, own)
         except NotTrained:
             states.append(TO_DO)
             cost_left += experiment.cost(parameters)
         else:
             states.append(FINISHED)
             finished_cost += experiment.cost(parameters)
-            seconds += read_seconds(setting.runs / str(run.measured["run"]))
+            seconds |= own.seconds
     if not cost_left:
         return Progress(states, "nothing is left to do")
     if not seconds:
         return Progress(states, "no finished run to estimate the time of the others from")
-    return Progress(states, f"about {format_seconds(cost_left * seconds / finished_cost)} left, by the finished ones")
-
-
-def read_seconds(folder: Path) -> float:
-    """How long a finished run took."""
-    return float(json.loads((folder / "metrics.json").read_text(encoding="utf-8"))["metrics"]["seconds"])
+    left = format_seconds(cost_left * sum(seconds.values()) / finished_cost)
+    return Progress(states, f"about {left} left one after the other, by the finished ones")

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from oni.recipes.data.datasets import load_dataset
 from oni.recipes.experiments.texts import format_override
 from oni.recipes.training.devices import Hardware
+from oni.recipes.training.grid import Engine
 from oni.recipes.training.overrides import read_changes
 
 if TYPE_CHECKING:
@@ -45,8 +47,12 @@ class Setting:
     """By key of a configuration, for every run; an option of a method for the runs of that method."""
     dry_run: bool = False
     """Read what is finished; what is not raises `NotTrained`."""
+    engine: Engine = field(default_factory=Engine)
+    """Who trains them."""
     reporter: Reporter | None = field(default=None, repr=False)
     """Shows how runs go; made from ``progress`` for each of them otherwise."""
+    seconds: dict[str, float] = field(default_factory=dict, repr=False)
+    """In a dry run: by name, how long the finished trainings took that were looked at."""
     datasets: dict[str, Dataset] = field(default_factory=dict, repr=False)
     inception: Path | None = None
     """The file of the Inception network, by which generated images are measured."""
@@ -64,6 +70,24 @@ class Setting:
             raise ValueError("--download needs to know where to: pass --data DIR as well")
         if self.data is not None and not self.download and not self.data.is_dir():
             raise FileNotFoundError(f"--data {self.data}: there is no such folder")
+        self.engine.check_hardware(self.hardware)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What another process gets: everything but what shows progress and what it reads from files itself."""
+        return {**vars(self), "reporter": None, "datasets": {}, "extractors": {}}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self.datasets, self.extractors = read_here(self.data, self.inception, self.inception_sha256, self.classifier)
+
+    def prepare_elsewhere(self, names: Iterable[str]) -> Setting:
+        """The setting for processes that start in other folders; data sets are downloaded now, once for all."""
+        if self.download:
+            for name in sorted(names):
+                load_dataset(name, self.data, download=True)
+        paths = {name: getattr(self, name) for name in ("runs", "data", "inception", "classifier")}
+        resolved = {name: path and path.resolve() for name, path in paths.items()}
+        return replace(self, **resolved, download=False)
 
     def load_dataset(self, config: Config) -> Dataset:
         """The data set of a configuration, read once."""
@@ -92,6 +116,7 @@ class Setting:
         options = {
             "--data": self.data,
             "--devices, --strategy, --num-nodes, --accelerator or --workers": self.hardware != Hardware(),
+            "--engine": self.engine != Engine(),
             "--resume": self.resume,
             "--inception": self.inception,
             "--classifier": self.classifier,
@@ -100,12 +125,19 @@ class Setting:
         return [name for name, given in options.items() if given]
 
 
+@cache
+def read_here(*sources: Path | str | None) -> tuple[dict[str, Dataset], dict[str, Extractor]]:
+    """The data sets and extractors that this process has read from these files for one run and keeps for the next."""
+    return {}, {}
+
+
 def make_setting(
     *,
     runs: Path,
     data: Path | None,
     download: bool,
     hardware: Hardware,
+    engine: Engine,
     progress: str,
     resume: bool,
     changes: Sequence[str],
@@ -124,6 +156,7 @@ def make_setting(
         resume,
         download,
         read_overrides(words),
+        engine=engine,
         inception=inception[0],
         inception_sha256=inception[1],
         classifier=classifier,

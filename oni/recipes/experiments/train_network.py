@@ -85,9 +85,13 @@ def train_network(config: Config, setting: Setting) -> dict[str, Any]:
 
 
 def check_finished(config: Config, setting: Setting) -> None:
-    """In a dry run, refuse a run that is not finished."""
-    if setting.dry_run and not find_result(config, setting.runs, setting.load_dataset(config).sha256):
+    """In a dry run, refuse a run that is not finished, and take note of how long it took."""
+    if not setting.dry_run:
+        return
+    result = find_result(config, setting.runs, setting.load_dataset(config).sha256)
+    if result is None:
         raise NotTrained(config.name)
+    setting.seconds[result.folder.name] = result.metrics["seconds"]
 
 
 def train_options(config: Config, setting: Setting) -> dict[str, Any]:

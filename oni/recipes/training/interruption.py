@@ -24,21 +24,33 @@ class Stop:
     asked = False
 
 
+active: list[Stop] = []
+"""Of every ``catch_signals`` that the main thread is inside of, the innermost last."""
+
+
 @contextmanager
 def catch_signals() -> Iterator[Stop]:
-    """Inside, the first SIGINT or SIGTERM only sets ``asked``; a second one does what it would do outside."""
+    """Inside, the first SIGINT or SIGTERM only sets ``asked``; a second one does what it would do outside.
+
+    What was asked outside is asked inside as well.
+    """
     stop = Stop()
     before: dict[int, Any] = {}
 
     def ask(number: int, frame: FrameType | None) -> None:
-        stop.asked = True
+        for each in active:
+            each.asked = True
         signal.signal(number, before[number])
 
     # Python lets only the main thread have handlers.
     if threading.current_thread() is threading.main_thread():
+        stop.asked = any(outer.asked for outer in active)
+        active.append(stop)
         before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield stop
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+        if before:
+            active.remove(stop)

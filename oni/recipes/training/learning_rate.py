@@ -75,7 +75,9 @@ def select_learning_rate(
         "runs": runs,
     }
     path = Path(out) / f"selection-{hashlib.sha256(','.join(runs).encode()).hexdigest()[:12]}.json"
-    write_atomically(path, json.dumps(record, indent=1, allow_nan=False) + "\n")
+    content = json.dumps(record, indent=1, allow_nan=False) + "\n"
+    if not path.is_file() or path.read_text(encoding="utf-8") != content:
+        write_atomically(path, content)
     if best is None:
         raise AllDiverged(f"every learning rate of {list(errors)} diverges ({path}); try smaller ones")
     return Selection(best, errors, replace(config, learning_rate=best), runs)

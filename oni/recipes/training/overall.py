@@ -1,15 +1,15 @@
-"""The progress of many runs one after the other: which one trains, how many are done, the time left for all."""
+"""The progress of many runs, one after the other or several at once: which train, how many are done, the time left."""
 
 from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from oni.recipes.training.progress import Bar, Reporter, choose_kind, format_seconds, make_reporter
+from oni.recipes.training.progress import Bar, Lines, Reporter, choose_kind, format_seconds, make_bars, make_reporter
 
-__all__ = ["Overall"]
+__all__ = ["OneRun", "Overall"]
 
 
 class Estimate:
@@ -20,116 +20,164 @@ class Estimate:
         self.finished_steps: list[int] = []
         """Of runs that were trained now; those finished before take no time."""
         self.steps, self.seconds = 0, 0.0
-        """All steps made now, and the time they took."""
+        """All steps made now, and the time they took, added up over runs."""
+        self.at_once = 1
+        """The most runs that trained at the same time."""
 
-    def seconds_left(self, run_steps: int = 0, run_done: int = 0) -> float | None:
-        """What is left, with so many steps of the present run of which so many are done; ``None`` if unknown."""
-        if not self.steps:
+    def seconds_left(self, training: Sequence[tuple[int, int]] = ()) -> float | None:
+        """What is left, ``None`` if unknown.
+
+        Args:
+            training: of each run that trains now, its steps and how many of them are done.
+        """
+        self.at_once = max(self.at_once, len(training))
+        lengths = self.finished_steps or [steps for steps, _ in training]
+        if not self.steps or not lengths:
             return None
-        mean = sum(self.finished_steps) / len(self.finished_steps) if self.finished_steps else run_steps
-        waiting = self.total - self.done - 1
-        steps_left = max(0, waiting) * mean + max(0, run_steps - run_done)
-        return steps_left * self.seconds / self.steps
+        waiting = max(0, self.total - self.done - len(training))
+        steps_left = waiting * sum(lengths) / len(lengths) + sum(max(0, steps - done) for steps, done in training)
+        at_once = max(1, min(self.at_once, self.total - self.done))
+        return steps_left * self.seconds / self.steps / at_once
 
 
 class Overall:
-    """A reporter for a whole experiment. Pass it as ``progress`` to every ``train``.
+    """What is shown of a whole experiment; ``begin`` gives a reporter for each of its runs.
 
     Usage::
 
         with Overall("fig5", total=len(runs), kind="auto") as overall:
             for run in runs:
-                overall.begin(str(run))
+                reporter = overall.begin(str(run))
                 try:
-                    train(run, out, progress=overall)
+                    train(run, out, progress=reporter)
                 except Busy:
                     continue           # nothing was printed
-                overall.finish()
+                reporter.finish()
 
     The heading given to ``begin`` is printed when a training starts, so it is never that of a run which another process
     has; one run may train several times, as a search over learning rates does.
+
+    Args:
+        name: what it is.
+        total: how many runs.
+        kind: see :func:`oni.recipes.training.progress.make_reporter`.
+        quiet: print warnings only.
+        at_once: whether several runs may train at the same time, so that each line needs the name of its run.
     """
 
-    def __init__(self, name: str, total: int, kind: str = "auto", *, quiet: bool = False) -> None:
+    def __init__(
+        self, name: str, total: int, kind: str = "auto", *, quiet: bool = False, at_once: bool = False
+    ) -> None:
         self.name, self.kind = name, "none" if quiet else choose_kind(kind)
-        self.reporter = make_reporter(self.kind)
+        self.at_once = at_once
         self.estimate = Estimate(total)
-        self.heading: str | None = None
-        self.run_steps = self.run_done = self.trained_steps = 0
-        self.started_at = 0.0
+        self.training: list[OneRun] = []
+        self.announced = 0
+        self.bars = make_bars() if self.kind == "bar" else None
 
     def __enter__(self) -> Overall:
-        if isinstance(self.reporter, Bar):
-            self.reporter.bars.start()
-            self.bar = self.reporter.bars.add_task(self.name, total=self.estimate.total, state="", left=None)
+        if self.bars:
+            self.bars.start()
+            self.bar = self.bars.add_task(self.name, total=self.estimate.total, state="", left=None)
             self.refresh()
         return self
 
     def __exit__(self, *_: object) -> None:
-        if isinstance(self.reporter, Bar):
-            self.reporter.bars.stop()
+        if self.bars:
+            self.bars.stop()
 
-    def begin(self, heading: str) -> None:
-        """Say what comes next, to be printed once it trains."""
-        self.heading = heading
-        self.run_steps = self.run_done = 0
-        self.trained_steps = 0
+    def begin(self, heading: str) -> OneRun:
+        """A reporter for the next run."""
+        return OneRun(self, heading)
 
-    def for_other_work(self) -> Reporter:
-        """The reporter of one run, for what is no training: its steps say nothing of the time left."""
-        self.print_heading()
-        return self.reporter
+    def make_reporter(self) -> Reporter:
+        """What shows one run."""
+        if self.bars:
+            return Bar(self.bars)
+        return Lines(named=self.at_once) if self.kind == "lines" else make_reporter(self.kind)
 
-    def finish(self) -> None:
-        """Count the run as done."""
-        if self.heading is not None:
-            self.print_heading("finished before")
-        self.estimate.done += 1
-        if self.trained_steps:
-            self.estimate.finished_steps.append(self.trained_steps)
-        self.run_steps = self.run_done = 0
-        self.refresh()
-
-    def print_heading(self, note: str = "") -> None:
-        """Print the heading, at most once."""
-        if self.heading is None:
-            return
-        number = f"{self.estimate.done + 1} of {self.estimate.total}"
-        text = f"{self.name}, {number}: {self.heading}" + (f" ({note})" if note else "")
-        self.heading = None
-        if isinstance(self.reporter, Bar):
-            self.reporter.console.print(text, soft_wrap=True)
+    def note(self, text: str) -> None:
+        """Tell a person, not a program, what goes on."""
+        if self.bars:
+            self.bars.console.print(text, soft_wrap=True)
         elif self.kind == "lines":
-            left = self.estimate.seconds_left() if self.estimate.finished_steps else None
-            after = f", about {format_seconds(left)} left after it" if left is not None else ""
-            print(text + after, file=sys.stderr, flush=True)
+            print(text, file=sys.stderr, flush=True)
+
+    def announce(self, heading: str, note: str = "") -> None:
+        """Say which run trains now, or why it need not."""
+        self.announced += 1
+        text = f"{self.name}, {self.announced} of {self.estimate.total}: {heading}" + (f" ({note})" if note else "")
+        left = self.estimate.seconds_left([*self.steps(), (0, 0)]) if self.estimate.finished_steps else None
+        if self.kind == "lines" and left is not None:
+            text += f", about {format_seconds(left)} left after it"
+        self.note(text)
+
+    def steps(self) -> list[tuple[int, int]]:
+        """Of each run that trains now, its steps and how many of them are done."""
+        return [(run.steps, run.done) for run in self.training]
 
     def refresh(self) -> None:
         """Show how many runs are done and the time left."""
-        if isinstance(self.reporter, Bar):
-            left = self.estimate.seconds_left(self.run_steps, self.run_done)
-            state = f"{self.estimate.done}/{self.estimate.total} runs"
-            part = self.run_done / self.run_steps if self.run_steps else 0.0
-            self.reporter.bars.update(self.bar, completed=self.estimate.done + part, state=state, left=left)
+        if self.bars:
+            part = sum(run.done / run.steps for run in self.training if run.steps)
+            self.bars.update(
+                self.bar,
+                completed=self.estimate.done + part,
+                state=f"{self.estimate.done}/{self.estimate.total} runs",
+                left=self.estimate.seconds_left(self.steps()),
+            )
+
+
+class OneRun:
+    """The reporter of one run of an `Overall`. Pass it as ``progress`` to ``train``, then call ``finish``."""
+
+    def __init__(self, overall: Overall, heading: str) -> None:
+        self.overall, self.heading = overall, heading
+        self.reporter = overall.make_reporter()
+        self.announced = False
+        self.steps = self.done = 0
+        """Of the present training."""
+        self.trained_steps, self.counted_at = 0, 0.0
+        self.shown = False
+        """Between the start and the end of anything."""
+
+    def announce(self, note: str = "") -> None:
+        """Print the heading, at most once."""
+        if not self.announced:
+            self.overall.announce(self.heading, note)
+            self.announced = True
+
+    def finish(self) -> None:
+        """Count the run as done."""
+        self.announce("finished before")
+        self.overall.estimate.done += 1
+        if self.trained_steps:
+            self.overall.estimate.finished_steps.append(self.trained_steps)
+        self.overall.refresh()
 
     def count(self, done: int) -> None:
         """Take note of steps made and of the time they took."""
-        now = time.perf_counter()
-        made = done - self.run_done
+        now, made = time.perf_counter(), done - self.done
         self.trained_steps += made
-        self.estimate.steps += made
-        self.estimate.seconds += now - self.started_at
-        self.run_done, self.started_at = done, now
+        self.overall.estimate.steps += made
+        self.overall.estimate.seconds += now - self.counted_at
+        self.done, self.counted_at = done, now
 
     def start(self, name: str, steps: int, done: int) -> None:
-        self.print_heading()
-        self.run_steps, self.run_done, self.started_at = steps, done, time.perf_counter()
+        self.steps, self.done, self.counted_at = steps, done, time.perf_counter()
+        self.overall.training.append(self)
+        self.show_start(name, steps, done)
+
+    def show_start(self, name: str, steps: int, done: int) -> None:
+        """Show the start of something."""
+        self.announce()
         self.reporter.start(name, steps, done)
+        self.shown = True
 
     def step(self, done: int, epoch: str, values: Mapping[str, float]) -> None:
         self.count(done)
         self.reporter.step(done, epoch, values)
-        self.refresh()
+        self.overall.refresh()
 
     def epoch(self, row: Mapping[str, Any]) -> None:
         self.count(row["steps"])
@@ -139,4 +187,22 @@ class Overall:
         self.reporter.warn(text)
 
     def end(self, text: str) -> None:
-        self.reporter.end(text)
+        """End what was started, if anything was: a process may die before its first step."""
+        if self in self.overall.training:
+            self.overall.training.remove(self)
+        if self.shown:
+            self.reporter.end(text)
+        self.shown = False
+
+    def for_other_work(self) -> OtherWork:
+        """A reporter for what is no training: its steps say nothing of the time left."""
+        return OtherWork(self)
+
+
+class OtherWork:
+    """The reporter of a run for what is no training."""
+
+    def __init__(self, run: OneRun) -> None:
+        self.run = run
+        self.start, self.end = run.show_start, run.end
+        self.step, self.epoch, self.warn = run.reporter.step, run.reporter.epoch, run.reporter.warn

@@ -7,7 +7,6 @@ import sys
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn
 from rich.table import Column
 from rich.text import Text
@@ -88,14 +87,18 @@ def format_row(row: Mapping[str, Any], *, errors_only: bool = False) -> str:
 
 
 class Lines(Silent):
-    """One line for each epoch."""
+    """One line for each epoch. ``named``: with the name of the run, where several train at once."""
+
+    def __init__(self, *, named: bool = False) -> None:
+        self.named = named
 
     def start(self, name: str, steps: int, done: int) -> None:
         super().start(name, steps, done)
         self.print(f"{name}: {steps} steps" if done == 0 else f"{name}: continues after step {done} of {steps} steps")
 
     def epoch(self, row: Mapping[str, Any]) -> None:
-        self.print(f"epoch {row['epoch']}: {format_row(row)}, {row['seconds']:.1f} s")
+        name = f"{self.name}: " if self.named else ""
+        self.print(f"{name}epoch {row['epoch']}: {format_row(row)}, {row['seconds']:.1f} s")
 
     def end(self, text: str) -> None:
         self.print(f"{self.name}: {text}")
@@ -106,6 +109,10 @@ class Lines(Silent):
 
 class JsonLines(Silent):
     """One JSON object a line on standard output, for programs."""
+
+    def __init__(self) -> None:
+        # As it is now: Ray's own messages, which it prints there, are kept off it.
+        self.output = sys.stdout
 
     def start(self, name: str, steps: int, done: int) -> None:
         super().start(name, steps, done)
@@ -121,7 +128,7 @@ class JsonLines(Silent):
         self.print(event="end", text=text)
 
     def print(self, **fields: Any) -> None:
-        print(json.dumps({"run": getattr(self, "name", None), **fields}), flush=True)
+        print(json.dumps({"run": getattr(self, "name", None), **fields}), file=self.output, flush=True)
 
 
 def format_seconds(seconds: float | None) -> str:
@@ -151,25 +158,25 @@ class TimeColumn(ProgressColumn):
 TIME_WIDTH = len("12:34, 12:34 left")
 
 
-def make_bars(terminal: Console) -> Progress:
-    """Bars that fit: where the terminal is narrow, first the bar is shorter, then the text is cut, never the times."""
+def make_bars() -> Progress:
+    """Bars on standard error. In a narrow terminal first the bar is shorter, then the text is cut, never the times."""
     return Progress(
         TextColumn("{task.description}", markup=False, table_column=Column(no_wrap=True, overflow="ellipsis", ratio=3)),
         BarColumn(bar_width=None, table_column=Column(ratio=1, min_width=5, max_width=30)),
         TextColumn("{task.fields[state]}", markup=False, table_column=Column(no_wrap=True, overflow="ellipsis")),
         TimeColumn(),
-        console=terminal,
+        console=console(stderr=True),
         transient=True,
         expand=True,
     )
 
 
 class Bar(Silent):
-    """A bar with epoch, loss, error, the time so far and the time left."""
+    """A bar with epoch, loss, error, the time so far and the time left; among others, if ``bars`` are given."""
 
-    def __init__(self) -> None:
-        self.console = console(stderr=True)
-        self.bars = make_bars(self.console)
+    def __init__(self, bars: Progress | None = None) -> None:
+        self.bars = bars or make_bars()
+        self.console = self.bars.console
 
     def start(self, name: str, steps: int, done: int) -> None:
         super().start(name, steps, done)

@@ -78,9 +78,10 @@ def test_a_chart_of_a_sweep():
     ]
 
 
-def test_a_chart_of_any_metric_has_gaps():
+def test_a_chart_of_any_metric_leaves_out_epochs_without_it():
     chart = metric_chart("Loss", {"oni": style(TrainingRecord({"loss": [2.0, None, 1.0]}))}, "loss", "loss", log=True)
-    assert (list(chart.series[0].y), chart.y_log) == ([2.0, None, 1.0], True)
+    (line,) = chart.series
+    assert (list(line.x), list(line.y), chart.y_log) == ([1, 3], [2.0, 1.0], True)
 
 
 def test_the_spectrum_nearest_to_a_step():

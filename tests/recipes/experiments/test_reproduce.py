@@ -4,6 +4,7 @@ import csv
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from dataclasses import dataclass, field, replace
@@ -17,6 +18,8 @@ from oni.recipes import reproduce
 from oni.recipes.experiments import registry
 from oni.recipes.experiments.experiment import Claim, Comparison, Experiment, Quantity
 from oni.recipes.experiments.registry import MODULES, load_all, load_experiment
+from oni.recipes.experiments.train_network import choose_learning_rate, train_network
+from oni.recipes.training.config import Config
 
 ROOT = Path(__file__).parents[3]
 KEYS = ["id", "preset", "date", "code", "machine", "versions", "command", "seeds", "overrides", "runs", "paper"]
@@ -215,6 +218,40 @@ def test_a_dry_run_measures_and_writes_nothing(run, tmp_path, register):
     assert out.splitlines()[0].split() == ["to", "do", "factor", "3,", "seed", "0"]
     assert "3 runs, 0 finished" in out
     assert not (tmp_path / "new").exists()
+
+
+def measure_after_search(setting, run):
+    settings = {
+        "data": "fashion-mnist-sample",
+        "samples": 256,
+        "epochs": 1,
+        "network_options": {"depth": 1, "width": 4},
+    }
+    config = Config(**settings, validation=64, method="plain", seed=run.seed)
+    rate, _ = choose_learning_rate(replace(config, seed=0), (0.1, 0.2), setting)
+    return train_network(replace(config, validation=0, learning_rate=rate), setting)
+
+
+def test_a_dry_run_of_what_several_machines_trained(run, tmp_path, register):
+    register(replace(TOY, trains=True, measure=measure_after_search))
+    command = ["reproduce", "fig99", "--preset", "laptop", "--plain"]
+    for machine in (0, 1):
+        assert run(*command, "--only", f"*seed {machine}", "--out", tmp_path / str(machine))[0] == 0
+    for seconds, folder in enumerate(sorted((tmp_path / "0" / "runs").glob("mlp*"))):
+        record = json.loads((folder / "metrics.json").read_text())
+        record["metrics"]["seconds"] = 1000.0 * 4**seconds
+        (folder / "metrics.json").write_text(json.dumps(record))
+    # One run is finished, of three trainings.
+    assert (
+        "3 runs, 1 finished; about 11 h 40 min left one after the other"
+        in run(*command, "--out", tmp_path / "0", "--dry-run")[1]
+    )
+    shutil.copytree(tmp_path / "1" / "runs", tmp_path / "0" / "runs", dirs_exist_ok=True)
+    before = sorted((path, path.stat().st_mtime_ns) for path in tmp_path.rglob("*"))
+    code, out, err = run(*command, "--out", tmp_path / "0", "--dry-run")
+    assert (code, err) == (0, "")
+    assert [line.split(" factor")[0].strip() for line in out.splitlines()[:3]] == ["finished", "finished", "to do"]
+    assert before == sorted((path, path.stat().st_mtime_ns) for path in tmp_path.rglob("*"))
 
 
 @pytest.mark.parametrize("width", [80, 140])

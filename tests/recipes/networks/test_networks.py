@@ -71,6 +71,14 @@ def test_vgg(g, k):
     assert parameters(VGG(g, k, bias=True)) - parameters(net) == (g + 1) * a + g * b + g * c
 
 
+def test_vgg_with_normalisation():
+    kinds = [type(layer) for layer in VGG(1, 1, norm="batch").features]
+    assert kinds == 4 * [nn.Conv2d, nn.BatchNorm2d, nn.ReLU]
+    groups = [layer.num_groups for layer in VGG(1, 1, norm="group", groups=64).features[1::3]]
+    assert groups == [32, 32, 64, 64]
+    assert list(VGG(1, 1, norm="none").state_dict()) == list(VGG(1, 1).state_dict())
+
+
 @pytest.mark.parametrize("norm", ["none", "batch", "group"])
 def test_resnet110(norm):
     net = resnet110(norm=norm)

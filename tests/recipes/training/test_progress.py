@@ -46,50 +46,58 @@ def test_times_are_never_cut(width, monkeypatch):
 
 def test_estimate():
     estimate = Estimate(total=4)
-    assert estimate.seconds_left(100, 0) is None
+    assert estimate.seconds_left([(100, 0)]) is None
     estimate.steps, estimate.seconds = 50, 5.0
     # 50 steps are left of this run, and three runs like it.
-    assert estimate.seconds_left(100, 50) == pytest.approx(35.0)
+    assert estimate.seconds_left([(100, 50)]) == pytest.approx(35.0)
     estimate.finished_steps, estimate.done = [100, 300], 2
     # This run, and another one of 200 steps, the mean.
-    assert estimate.seconds_left(400, 0) == pytest.approx(60.0)
+    assert estimate.seconds_left([(400, 0)]) == pytest.approx(60.0)
+    # Two at once, which then go on being two.
+    assert estimate.seconds_left([(400, 0), (300, 100)]) == pytest.approx(30.0)
+    assert estimate.seconds_left([(400, 0)]) == pytest.approx(30.0)
     estimate.done = 4
     assert estimate.seconds_left() == 0
 
 
-def train(overall, steps, name="run-0"):
-    overall.start(name, steps, 0)
-    overall.step(steps, "1/1", {"loss": 1.0})
-    overall.epoch({"epoch": 1, "steps": steps, "loss": 1.0, "seconds": 0.1})
-    overall.end("finished")
+def train(run, steps, name="run-0"):
+    run.start(name, steps, 0)
+    run.step(steps, "1/1", {"loss": 1.0})
+    run.epoch({"epoch": 1, "steps": steps, "loss": 1.0, "seconds": 0.1})
+    run.end("finished")
 
 
-def test_two_bars(monkeypatch):
-    with terminal(monkeypatch, 80) as screen, Overall("fig5", total=2, kind="bar") as overall:
-        overall.begin("10-layer MLP")
-        overall.start(NAME, 100, 0)
-        overall.step(50, "1/2", {"loss": 1.0, "error": 0.5})
-        lines = last_frame(screen, overall.reporter.bars)
-        assert len(lines) == 2
+def test_a_bar_for_each_run_and_one_for_all(monkeypatch):
+    with terminal(monkeypatch, 80) as screen, Overall("fig5", total=4, kind="bar", at_once=True) as overall:
+        runs = [overall.begin("10-layer MLP"), overall.begin("20-layer MLP")]
+        for run in runs:
+            run.start(NAME, 100, 0)
+            run.step(50, "1/2", {"loss": 1.0, "error": 0.5})
+        lines = last_frame(screen, overall.bars)
+        assert len(lines) == 3
         assert lines[0].startswith("fig5 ")
-        assert "0/2 runs" in lines[0]
+        assert "0/4 runs" in lines[0]
+        assert overall.bars.tasks[0].completed == 1.0  # half of each
         assert all(line.rstrip().endswith(" left") for line in lines)
-        assert all("-:--" not in line for line in lines[:1])
-        overall.end("finished")
-        overall.finish()
-        (line,) = last_frame(screen, overall.reporter.bars)
-        assert "1/2 runs" in line
+        assert "-:--" not in lines[0]
+        runs[0].end("finished")
+        runs[0].finish()
+        lines = last_frame(screen, overall.bars)
+        assert len(lines) == 2
+        assert "1/4 runs" in lines[0]
+        runs[1].end("its process died")
+        runs[1].end("twice")  # nothing trains any more
+        assert "twice" not in screen.file.getvalue()
 
 
 def test_headings_are_of_runs_that_train(capsys):
     with Overall("fig5", total=3, kind="lines") as overall:
         overall.begin("busy elsewhere")  # nothing starts, so nothing is printed
-        overall.begin("first")
-        train(overall, 10)
-        train(overall, 10)  # a second training of the same run
-        overall.finish()
-        overall.begin("second")
-        overall.finish()
+        run = overall.begin("first")
+        train(run, 10)
+        train(run, 10)  # a second training of the same run
+        run.finish()
+        overall.begin("second").finish()
     lines = capsys.readouterr().err.splitlines()
     assert [line for line in lines if line.startswith("fig5")] == [
         "fig5, 1 of 3: first",
@@ -99,9 +107,18 @@ def test_headings_are_of_runs_that_train(capsys):
 
 def test_for_programs(capsys):
     with Overall("fig5", total=1, kind="json") as overall:
-        overall.begin("first")
-        train(overall, 10)
-        overall.finish()
+        run = overall.begin("first")
+        train(run, 10)
+        run.finish()
     shown = capsys.readouterr()
     assert shown.err == ""
     assert len(shown.out.splitlines()) == 3
+
+
+def test_several_at_once_are_told_apart(capsys):
+    with Overall("fig5", total=2, kind="lines", at_once=True) as overall:
+        for name in ("run-0", "run-1"):
+            train(overall.begin(name), 10, name)
+    assert [line for line in capsys.readouterr().err.splitlines() if "epoch 1" in line] == [
+        f"run-{number}: epoch 1: loss 1.0000, 0.1 s" for number in (0, 1)
+    ]

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from oni.recipes.experiments.gan.family import GANRun, make_config
 from oni.recipes.generated.measure import NAMES, Protocol, measure_run, read_measured
-from oni.recipes.training.overall import Overall
+from oni.recipes.training.mailbox import Messenger
+from oni.recipes.training.overall import OneRun
 from oni.recipes.training.progress import Reporter, make_reporter
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ class Progress:
 
     def make_reporter(self) -> Reporter:
         reporter = self.setting.reporter
-        if isinstance(reporter, Overall):
+        if isinstance(reporter, OneRun | Messenger):
             return reporter.for_other_work()
         return reporter or make_reporter(self.setting.progress)
 

@@ -1,10 +1,9 @@
-"""``make docs``: write docs/reproduction.md from the measured results, and from nothing else."""
+"""The pages of the reproduction: an overview, and one page for each experiment that was measured."""
 
 from __future__ import annotations
 
 import json
 import os
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -17,29 +16,37 @@ from oni.recipes.experiments.table_formats import format_markdown
 from oni.recipes.report.provenance import describe_overrides, describe_provenance
 from oni.recipes.report.verdicts import count_verdicts, read_claim
 
-__all__ = ["render_page", "write_page"]
+__all__ = ["OVERVIEW", "read_records", "render_pages", "write_pages"]
 
+OVERVIEW = "index.md"
 HEAD = """\
 # The paper's experiments, measured
 
-This page is made by `make docs` from the `results.json` of every folder in `results/`; it is not edited. Each
-experiment is run again by the command given with it (`oni list` names them all). A claim is a statement of the paper,
-or one that corrects or adds to it, decided by a function of the measured numbers. One that does not hold stays here;
-one that the runs are too short or too few to decide is *not tested*.
+The pages of this section are written by `make docs` from the `results.json` of every folder in `results/`; they are not
+edited. Each experiment is run again by the command given with it (`oni list` names them all;
+[how runs work](../running.md), [what the paper's own scale takes](../paper-scale.md)). A claim is a statement of the
+paper, or one that corrects or adds to it, decided by a function of the measured numbers. One that does not hold stays
+here; one that the runs are too short or too few to decide is *not tested*.
 """
 VERDICTS = {"held": "held", "not held": "**NOT held**", "not tested": "*not tested at this preset*"}
 
 
-def render_page(results: Path, docs: Path) -> str:
-    """The page for the results of a folder, to stand in the folder ``docs``."""
-    records = {
+def read_records(results: Path) -> dict[str, dict[str, Any]]:
+    """The ``results.json`` of every experiment that has one, in the paper's order."""
+    return {
         id: json.loads((results / id / RESULTS).read_text(encoding="utf-8"))
         for id in MEASURED
         if (results / id / RESULTS).exists()
     }
-    parts = [HEAD, render_overview(records)]
-    parts += [render_section(record, os.path.relpath(results / id, docs)) for id, record in records.items()]
-    return "\n".join(parts)
+
+
+def render_pages(results: Path, folder: Path) -> dict[str, str]:
+    """Every page by its file name, to stand in ``folder``."""
+    records = read_records(results)
+    pages = {OVERVIEW: f"{HEAD}\n{render_overview(records)}"}
+    for id, record in records.items():
+        pages[f"{id}.md"] = render_experiment(record, os.path.relpath(results / id, folder))
+    return pages
 
 
 def render_overview(records: Mapping[str, dict[str, Any]]) -> str:
@@ -51,15 +58,15 @@ def render_overview(records: Mapping[str, dict[str, Any]]) -> str:
         if id in records:
             verdicts = [read_claim(claim)["verdict"] for claim in records[id]["claims"]]
             counts = [str(verdicts.count(verdict)) for verdict in VERDICTS]
-            rows.append([f"[{id}](#{id.lower()})", experiment.title, records[id]["preset"], *counts])
+            rows.append([f"[{id}]({id}.md)", experiment.title, records[id]["preset"], *counts])
         else:
             rows.append([id, experiment.title, "not run", *("-" for _ in VERDICTS)])
     count = f"Of {len(claims)} claims: **{count_verdicts(claims)}**.\n"
     return "\n".join([count, format_markdown(Comparison(["experiment", "title", "preset", *VERDICTS], rows))])
 
 
-def render_section(record: dict[str, Any], folder: str) -> str:
-    """One experiment."""
+def render_experiment(record: dict[str, Any], folder: str) -> str:
+    """The page of one experiment, whose results are in ``folder`` as seen from the page."""
     id = record["id"]
     subject = load_experiment(id)
     machine, versions = record["machine"], record["versions"]
@@ -69,21 +76,31 @@ def render_section(record: dict[str, Any], folder: str) -> str:
     claims = [read_claim(claim) for claim in record["claims"]]
     verdicts = [[VERDICTS[claim["verdict"]], claim["text"], claim["detail"]] for claim in claims]
     lines = [
-        f"## {id}",
+        f"# {id}: {subject.title}",
         "",
-        f"**{subject.title}.** {subject.shows}",
+        f"**What the paper says.** {subject.shows}",
         "",
-        f"*Chosen here:* {subject.choices}",
-        "",
-        *([f"*Changed from the preset {record['preset']}:* `{changes}`", ""] if changes else []),
         f"![{subject.title}]({Path(folder, id).as_posix()}.png)",
         "",
-        format_markdown(comparison),
+        "## Claims",
+        "",
         f"{count_verdicts(claims)}:",
         "",
         format_markdown(Comparison(["", "claim", "measured"], verdicts)),
-        *([f"*Found:* {subject.findings}", ""] if subject.findings else []),
-        f"`{record['command']}`{f' ({provenance})' if provenance else ''}: {len(record['runs'])} runs on "
+        *([f"**What was found.** {subject.findings}", ""] if subject.findings else []),
+        "## Numbers",
+        "",
+        format_markdown(comparison),
+        "## How it was measured",
+        "",
+        f"**What the paper leaves open, and what was chosen.** {subject.choices}",
+        "",
+        *([f"**Changed from the preset {record['preset']}:** `{changes}`", ""] if changes else []),
+        "```sh",
+        record["command"],
+        "```",
+        "",
+        f"{len(record['runs'])} runs{f' ({provenance})' if provenance else ''} on "
         f"{machine['cpu']}, {machine['threads']} of {machine['cores']} threads, {machine['device']}; Python "
         f"{versions['python']}, torch {versions['torch']}, oni {versions['oni']}. "
         f"[All numbers]({Path(folder, RESULTS).as_posix()}).",
@@ -92,10 +109,11 @@ def render_section(record: dict[str, Any], folder: str) -> str:
     return "\n".join(lines)
 
 
-def write_page(results: Path = Path("results"), to: Path = Path("docs/reproduction.md")) -> None:
-    """Write the page, all or nothing."""
-    write_atomically(to, render_page(results, to.parent))
-
-
-if __name__ == "__main__":
-    write_page(*map(Path, sys.argv[1:]))
+def write_pages(results: Path, folder: Path) -> None:
+    """Write every page, each all or nothing, and remove those of experiments that are no longer there."""
+    pages = render_pages(results, folder)
+    for name, text in pages.items():
+        write_atomically(folder / name, text)
+    for path in folder.glob("*.md"):
+        if path.name not in pages:
+            path.unlink()

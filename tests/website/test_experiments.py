@@ -1,0 +1,58 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from website import experiments
+
+ROOT = Path(__file__).parents[2]
+FOLDER = ROOT / "docs" / "reproduction"
+
+
+def test_the_pages_are_what_the_results_say():
+    pages = experiments.render_pages(ROOT / "results", FOLDER)
+    kept = {path.name: path.read_text("utf-8") for path in FOLDER.iterdir()}
+    assert kept.keys() == pages.keys(), "run: make docs"
+    for name, text in pages.items():
+        assert kept[name] == text, f"{name}; run: make docs"
+
+
+def test_pages_are_written_and_old_ones_removed(tmp_path):
+    results, folder = tmp_path / "results", tmp_path / "docs"
+    (results / "fig1").mkdir(parents=True)
+    (results / "fig1" / "results.json").write_bytes((ROOT / "results" / "fig1" / "results.json").read_bytes())
+    folder.mkdir()
+    (folder / "gone.md").write_text("of an experiment that is no longer there")
+    experiments.write_pages(results, folder)
+    assert {path.name for path in folder.iterdir()} == {"index.md", "fig1.md"}
+    assert "(../results/fig1/fig1.png)" in (folder / "fig1.md").read_text("utf-8")
+
+
+@pytest.fixture
+def fig1():
+    return json.loads((ROOT / "results" / "fig1" / "results.json").read_text())
+
+
+def test_three_verdicts_date_commit_and_overrides(fig1):
+    fig1 |= {"date": "2026-11-16T00:00:00", "code": "ab" * 20, "overrides": {"seeds": 2}}
+    fig1["claims"] = [
+        {"text": f"Claim {verdict}", "verdict": verdict, "detail": "so"}
+        for verdict in ("held", "not held", "not tested", "not tested")
+    ]
+    page = experiments.render_experiment(fig1, "results")
+    assert "\n1 held, 1 not held, 2 not tested:\n" in page
+    assert "\n| held | Claim held | so |\n" in page
+    assert "\n| **NOT held** | Claim not held | so |\n" in page
+    assert "\n| *not tested at this preset* | Claim not tested | so |\n" in page
+    assert f"```sh\n{fig1['command']}\n```" in page
+    assert f"{len(fig1['runs'])} runs (2026-11-16, commit ababababab) on " in page
+    assert "**Changed from the preset laptop:** `seeds=2`" in page
+
+
+def test_the_overview_counts_every_claim(fig1):
+    fig1["claims"] = [{"text": "", "verdict": verdict, "detail": ""} for verdict in ("held", "held", "not tested")]
+    overview = experiments.render_overview({"fig1": fig1})
+    assert overview.startswith("Of 3 claims: **2 held, 0 not held, 1 not tested**.")
+    assert "| [fig1](fig1.md) |" in overview
+    assert "| laptop | 2 | 0 | 1 |" in overview
+    assert "| not run | - | - | - |" in overview

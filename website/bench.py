@@ -1,0 +1,165 @@
+"""Tables and numbers out of ``results/bench``: what `oni bench` measured."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+from oni.recipes.experiments.experiment import Comparison
+from oni.recipes.experiments.table_formats import format_markdown
+
+__all__ = ["BENCH", "find_case", "find_contender", "read_bench", "show", "training_cost"]
+
+
+def read_bench(results: Path, kind: str) -> dict[str, Any]:
+    """What ``oni bench matrices`` or ``oni bench models`` wrote."""
+    record: dict[str, Any] = json.loads((results / "bench" / f"{kind}.json").read_text("utf-8"))
+    return record
+
+
+def find_case(record: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """The case of this name."""
+    cases: dict[str, dict[str, Any]] = {case["name"]: case for case in record["cases"]}
+    if name not in cases:
+        raise ValueError(f"no case {name!r} was measured; there are {', '.join(cases)}")
+    return cases[name]
+
+
+def find_contender(case: Mapping[str, Any], name: str, part: str = "contenders") -> dict[str, Any] | None:
+    """The contender of this name, if it took part."""
+    return next((contender for contender in case[part] if contender["name"] == name), None)
+
+
+def show(value: float) -> str:
+    """Three digits, as a person would write them.
+
+    >>> show(0.01234), show(2.345), show(43.21), show(2983.4), show(0)
+    ('0.0123', '2.35', '43.2', '2983', '0')
+    """
+    if not value:
+        return "0"
+    return f"{value:.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def matrices(results: Path, case: str) -> str:
+    """All contenders on one matrix: time, time over oni's, memory, delta."""
+    rows = []
+    for contender in find_case(read_bench(results, "matrices"), case)["contenders"]:
+        if contender["milliseconds"] is None:
+            rows.append([contender["name"], "-", "-", "-", contender["note"]])
+            continue
+        ratio = contender["time_ratio"]
+        rows.append([
+            contender["name"],
+            show(contender["milliseconds"]["median"]),
+            show(ratio["median"]) if ratio else "",
+            show(contender["peak_bytes"] / 2**20),
+            show(contender["delta"]),
+        ])  # fmt: skip
+    return render(["", "ms", "x oni", "MiB", "delta"], rows)
+
+
+def against(results: Path, contender: str) -> str:
+    """Contenders of such a name beside those that they are compared with: delta of both, and the ratio of times."""
+    rows = []
+    for case in read_bench(results, "matrices")["cases"]:
+        for one in case["contenders"]:
+            if fnmatchcase(one["name"], contender) and one["time_ratio"] is not None:
+                other = find_contender(case, one["against"])
+                assert other is not None
+                names = f"{one['name']} / {one['against']}"
+                rows.append(
+                    [case["name"], names, show(one["delta"]), show(other["delta"]), show(one["time_ratio"]["median"])]
+                )
+    return render(["matrix", "", "delta", "delta of the other", "time over the other's"], rows)
+
+
+def models(results: Path) -> str:
+    """Time of a training step of every network over that of the plain network."""
+    record = read_bench(results, "models")
+    names = list(dict.fromkeys(contender["name"] for case in record["cases"] for contender in case["contenders"]))
+    names = [name for name in names if name != "plain"]
+    rows = []
+    for case in record["cases"]:
+        plain = find_contender(case, "plain")
+        assert plain is not None
+        costs = [training_cost(case, name) for name in names]
+        rows.append([case["about"], f"{show(plain['milliseconds']['median'])} ms", *costs])
+    return render(["network", "plain", *names], rows)
+
+
+def training_cost(case: Mapping[str, Any], name: str) -> str:
+    """The time of a training step over the plain network's."""
+    contender = find_contender(case, name)
+    if contender is None:
+        return ""
+    if contender["times_plain"] is None:
+        return "skipped"
+    return f"x {contender['times_plain']['median']:.2f}"
+
+
+def forward(results: Path) -> str:
+    """Time of a forward pass in evaluation over the plain network's."""
+    record = read_bench(results, "models")
+    names = [contender["name"] for contender in record["cases"][0]["forward"] if contender["name"] != "plain"]
+    rows = []
+    for case in record["cases"]:
+        found = [find_contender(case, name, "forward") for name in names]
+        rows.append([case["about"], *(f"x {one['times_plain']['median']:.2f}" if one else "" for one in found)])
+    return render(["network", *names], rows)
+
+
+def targets(results: Path, kind: str, reached: bool | None = None) -> str:
+    """What the project asks of itself, and what was measured; all of it, or only what was (not) reached."""
+    rows = []
+    for target in read_bench(results, kind)["targets"]:
+        if reached is not None and target["reached"] is not reached:
+            continue
+        asked = f">= {target['at_least']:g}" if target["at_least"] is not None else f"<= {target['at_most']:.3g}"
+        what = f"{target['quantity']} of {' or '.join(target['of'])} / {target['over']}"
+        verdict = "reached" if target["reached"] else "**not reached**"
+        rows.append([target["case"], what, asked, f"{target['measured']:.2f}", verdict])
+    return render(["case", "ratio", "asked", "measured", ""], rows)
+
+
+def number(results: Path, kind: str, case: str, contender: str, field: str, part: str = "contenders") -> str:
+    """One number: a field of a contender, ``milliseconds``, ``time_ratio``, ``times_plain``, ``delta``, ..."""
+    found = find_contender(find_case(read_bench(results, kind), case), contender, part)
+    if found is None or found[field] is None:
+        raise ValueError(f"{contender!r} has no {field!r} in {case!r} of {kind}")
+    value = found[field]
+    if field == "peak_bytes":
+        return f"{show(value / 2**20)} MiB"
+    if isinstance(value, dict):
+        value = value["median"] if "median" in value else value["value"]
+    return show(value)
+
+
+def machine(results: Path, kind: str) -> str:
+    """Where and when it was measured, and by which command."""
+    record = read_bench(results, kind)
+    machine, versions = record["machine"], record["versions"]
+    return (
+        f"`{record['command']}`, {record['date'][:10]}: {machine['cpu']}, {machine['threads']} threads of "
+        f"{machine['cores']} cores, {machine['device']}; Python {versions['python']}, torch {versions['torch']} "
+        f"({versions['blas']}), oni {versions['oni']}."
+    )
+
+
+def render(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table of Markdown with numbers to the right."""
+    return format_markdown(Comparison(columns, rows, note=" ")).rstrip()
+
+
+BENCH: Mapping[str, Callable[..., str]] = {
+    "bench-matrices": matrices,
+    "bench-against": against,
+    "bench-models": models,
+    "bench-forward": forward,
+    "bench-targets": targets,
+    "bench-number": number,
+    "bench-machine": machine,
+}
