@@ -149,6 +149,7 @@ def reproduce(
     strategy: options.Strategy = "auto",
     num_nodes: options.NumNodes = 1,
     workers: options.Workers = None,
+    compile: options.Compile = False,
     precision: options.Precision = None,
     threads: options.Threads = None,
     engine: options.Engine = "local",
@@ -188,7 +189,7 @@ def reproduce(
         runs=runs or out / "runs",
         data=data,
         download=download,
-        hardware=Hardware(accelerator, devices, strategy, num_nodes, workers),
+        hardware=Hardware(accelerator, devices, strategy, num_nodes, workers, compile),
         engine=Engine(engine, address, gpus_per_run),
         progress="json" if json else "lines" if plain else "auto",
         resume=resume,
@@ -219,6 +220,7 @@ def train(
     strategy: options.Strategy = "auto",
     num_nodes: options.NumNodes = 1,
     workers: options.Workers = None,
+    compile: options.Compile = False,
     precision: options.Precision = None,
     json: options.JSONLines = False,
     plain: options.Plain = False,
@@ -231,7 +233,7 @@ def train(
     from oni.recipes.train import Request, train_config
     from oni.recipes.training.devices import Hardware
 
-    hardware = Hardware(accelerator, devices, strategy, num_nodes, workers)
+    hardware = Hardware(accelerator, devices, strategy, num_nodes, workers, compile)
     train_config(Request(config, changes or [], data, download, out, resume, hardware, precision, json, plain))
 
 

@@ -10,6 +10,7 @@ import typer
 __all__ = [
     "Accelerator",
     "Address",
+    "Compile",
     "Data",
     "Devices",
     "Download",
@@ -37,6 +38,7 @@ NumNodes = Annotated[int, typer.Option(help="How many machines.")]
 Workers = Annotated[
     int | None, typer.Option(help="Processes that read images from files, for each device; by the cores otherwise.")
 ]
+Compile = Annotated[bool, typer.Option("--compile", help="Compile the networks with torch.compile.")]
 Precision = Annotated[str | None, typer.Option(help="32-true, 64-true, bf16-mixed, 16-mixed, ...")]
 JSONLines = Annotated[bool, typer.Option("--json", help="For programs: JSON, one object a line.")]
 Plain = Annotated[bool, typer.Option("--plain", help="ASCII only, no colours.")]

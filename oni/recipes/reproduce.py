@@ -70,6 +70,8 @@ def reproduce(request: Request, setting: Setting | None = None) -> None:
     if request.dry_run:
         show_plan(experiment, planned, setting, console(plain=request.plain))
         return
+    if experiment.generates:
+        setting.check_extractors()
     quiet = request.json or request.table is not None
     terminal = Console(quiet=True) if quiet else console(plain=request.plain)
     folder = request.out / request.id

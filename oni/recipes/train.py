@@ -95,9 +95,13 @@ def train_config(request: Request) -> None:
 
 
 def show_result(result: Result, *, as_json: bool, plain: bool) -> None:
-    """Print the last metrics and the folder; as one JSON object for programs."""
+    """Print the metrics of the last epoch, the lowest test errors of all, and the folder; as JSON for programs."""
+    errors = [name for name in result.metrics if name.startswith("test_") and name.endswith("error")]
+    lowest = {name: best for name in errors if (best := result.best(name))}
     if as_json:
-        print(json.dumps({"event": "result", "folder": str(result.folder), "metrics": result.metrics}))
+        event = {"event": "result", "folder": str(result.folder), "metrics": result.metrics}
+        values = {name: {"epoch": epoch, "value": value} for name, (epoch, value) in lowest.items()}
+        print(json.dumps({**event, "lowest": values}))
         return
     terminal = console(plain=plain)
     rows = table(ascii_only(terminal, plain=plain))
@@ -106,6 +110,8 @@ def show_result(result: Result, *, as_json: bool, plain: bool) -> None:
     for name, value in result.metrics.items():
         if value is not None:
             rows.add_row(name, f"{value:.6g}" if isinstance(value, float) else str(value))
+    for name, (epoch, value) in lowest.items():
+        rows.add_row(f"lowest {name}, in epoch {epoch}", f"{value:.6g}")
     if not result.trained:
         terminal.out("finished before, not trained again")
     terminal.print(rows)

@@ -210,6 +210,8 @@ class Experiment:
     """What the report draws; without it, the report has the picture."""
     trains: bool = False
     """Whether it trains networks."""
+    photographs: bool = False
+    """Whether its picture shows images, whose colours a dark page must leave as they are."""
     generates: bool = False
     """Whether it measures the images of generators."""
     sweeps: Mapping[str, str] = field(default_factory=dict)

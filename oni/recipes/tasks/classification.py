@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, ClassVar
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from oni.models.cache import cached
 from oni.models.init_scale import init_scale
 from oni.recipes.data.batches import Part, shuffle_indices, split
-from oni.recipes.data.images import Dataset
+from oni.recipes.data.images import Dataset, InMemory
 from oni.recipes.methods import apply, extra_loss
 from oni.recipes.networks.registry import NETWORKS, find_plain_layers
 from oni.recipes.training.config import Config
@@ -31,6 +33,10 @@ CPU_IMAGES = 200
 """The same for convolutions on a CPU, which are slower where a layer's maps do not fit into its cache."""
 SCALE_BATCH = 128
 """Samples by which learnable scales start, whatever the batch size."""
+TOP = 5
+"""Where the data name more classes than this, a sample whose class is not among so many best is counted too."""
+NAMED_AT_ONCE = 20
+"""Samples that can't be read, of which an epoch names no more."""
 
 
 def build_network(config: Config) -> nn.Module:
@@ -55,19 +61,21 @@ def contains(network: nn.Module, kind: type[nn.Module]) -> bool:
     return any(isinstance(module, kind) for module in network.modules())
 
 
-def choose_memory_format(network: nn.Module, device: torch.device) -> torch.memory_format:
+def choose_memory_format(network: nn.Module, device: torch.device, precision: str = "") -> torch.memory_format:
     """Of the images: channels last where that makes training quicker, as ``oni bench images`` measures.
 
-    On a CPU it does for convolutions, most where the weights stay as they are, but not with GroupNorm.
+    On a CPU it does for convolutions, most where the weights stay as they are, but not with GroupNorm. On a GPU it is
+    what torch recommends for numbers of 16 bits.
     """
-    last = device.type == "cpu" and contains(network, nn.Conv2d) and not contains(network, nn.GroupNorm)
+    is_quick = device.type == "cpu" or (device.type == "cuda" and "16" in precision)
+    last = is_quick and contains(network, nn.Conv2d) and not contains(network, nn.GroupNorm)
     return torch.channels_last if last else torch.contiguous_format
 
 
 class Classification(Task):
     """Train a network to tell classes apart; measure loss and error on training, held-out and test samples."""
 
-    metrics: ClassVar[tuple[str, ...]] = (
+    metrics: tuple[str, ...] = (
         "learning_rate",
         "train_loss",
         "train_error",
@@ -78,17 +86,30 @@ class Classification(Task):
     )
 
     def __init__(self, config: Config, fabric: Fabric, dataset: Dataset) -> None:
-        if config.batch_size % fabric.world_size:
+        pieces = fabric.world_size * config.accumulate
+        if config.batch_size % pieces:
             raise ValueError(
-                f"batch_size={config.batch_size} can't be shared equally by {fabric.world_size} processes; "
-                "take a multiple of that"
+                f"batch_size={config.batch_size} can't be shared equally by {fabric.world_size} processes"
+                f"{f' in {config.accumulate} parts each' if config.accumulate > 1 else ''}; take a multiple of {pieces}"
             )
+        self.share = config.batch_size // pieces
+        """Samples that one process computes at once."""
+        check_classes(config, dataset)
         self.parts = split(dataset, config, fabric.device, input_dtype(config))
         super().__init__(config, fabric, dataset)
         network = self.models["network"]
-        self.parts = self.parts.in_format(choose_memory_format(network, fabric.device))
-        on_cpu = fabric.device.type == "cpu" and contains(network, nn.Conv2d)
-        self.evaluation_batch = max(config.batch_size, CPU_IMAGES if on_cpu else EVALUATION_BATCH)
+        self.parts = self.parts.in_format(choose_memory_format(network, fabric.device, config.precision))
+        self.with_top = len(getattr(dataset, "classes", ())) > TOP
+        if not isinstance(self.parts.train.samples, InMemory):
+            self.evaluation_batch = config.batch_size // config.accumulate
+            self.metrics = (*self.metrics, "unreadable")
+        else:
+            on_cpu = fabric.device.type == "cpu" and contains(network, nn.Conv2d)
+            self.evaluation_batch = max(config.batch_size, CPU_IMAGES if on_cpu else EVALUATION_BATCH)
+        if self.with_top:
+            self.metrics = (*self.metrics, "validation_top5_error", "test_top5_error")
+        self.named: set[str] = set()
+        """Samples that can't be read and were named."""
         skip = find_plain_layers(network, change_output=config.change_output)
         self.extra_loss = extra_loss(config.method, skip=skip, **config.method_options)
         if self.extra_loss and self.sharded:
@@ -124,39 +145,95 @@ class Classification(Task):
         # Samples that fill no whole batch are left out.
         order = order[: self.steps_per_epoch * config.batch_size]
         rank, world = self.fabric.global_rank, self.fabric.world_size
+        # All processes together compute one part of a batch after the other, so that what is normalised over a part
+        # does not depend on their number.
         self.batches: Iterator[tuple[Tensor, Tensor]] = self.parts.train.batches(
-            order, config.batch_size, rank=rank, world=world, first=first, epoch=epoch
+            order,
+            config.batch_size // config.accumulate,
+            rank=rank,
+            world=world,
+            first=first * config.accumulate,
+            epoch=epoch,
         )
 
     def train_step(self) -> None:
-        images, labels = next(self.batches)
         network, optimizer = self.wrapped["network"], self.optimizers["network"]
-        logits = network(images)
-        loss = F.cross_entropy(logits, labels)
         optimizer.zero_grad()
-        self.fabric.backward(loss + self.extra_loss(self.models["network"]) if self.extra_loss else loss)
+        with self.hold_weights(self.config.accumulate > 1):
+            for number in range(1, self.config.accumulate + 1):
+                is_last = number == self.config.accumulate
+                with self.fabric.no_backward_sync(network, enabled=not is_last):
+                    self.add_gradients(network, is_last=is_last)
         optimizer.step()
+
+    def hold_weights(self, worth: bool) -> Any:
+        """Compute orthogonal weights once for several forward passes, where no process has only a part of them."""
+        return cached(self.models["network"]) if worth and not self.sharded else nullcontext()
+
+    def add_gradients(self, network: Any, *, is_last: bool) -> None:
+        """The gradients of one part of a batch, and of what a method adds to the loss with the last."""
+        images, labels = next(self.batches)
+        logits = network(images)
+        if len(labels) == self.share:
+            loss = F.cross_entropy(logits, labels)
+        else:
+            # A sample that is missing counts for nothing, whichever process it would have been in.
+            loss = F.cross_entropy(logits, labels, reduction="sum") / self.share
+        total = loss if self.config.accumulate == 1 else loss / self.config.accumulate
+        if self.extra_loss and is_last:
+            total = total + self.extra_loss(self.models["network"])
+        self.fabric.backward(total)
         wrong = (logits.detach().argmax(1) != labels).sum()
-        self.totals.add(len(labels), loss=loss.detach() * len(labels), error=wrong)
+        self.totals.add(len(labels), loss=loss.detach() * self.share, error=wrong)
 
     def measure(self) -> dict[str, float]:
         train = self.totals.means()
+        missing = self.steps_per_epoch * self.config.batch_size - self.totals.total()
         measured = {"learning_rate": self.learning_rate, "train_loss": train["loss"], "train_error": train["error"]}
         for name, part in (("validation", self.parts.validation), ("test", self.parts.test)):
             if part is not None and self.is_measured:
-                means = self.evaluate(part)
-                measured |= {f"{name}_loss": means["loss"], f"{name}_error": means["error"]}
-        return measured
+                totals = self.evaluate(part)
+                missing += len(part) - totals.total()
+                measured |= {f"{name}_{metric}": value for metric, value in totals.means().items()}
+        return {**measured, "unreadable": float(missing)} if missing else measured
 
     @torch.no_grad()
-    def evaluate(self, part: Part) -> dict[str, float]:
-        """Loss and error on every sample once."""
+    def evaluate(self, part: Part) -> Totals:
+        """Loss and errors on every sample once."""
         network = self.wrapped["network"]
         network.eval()
         totals = Totals(self.fabric)
         rank, world = self.fabric.global_rank, self.fabric.world_size
-        for images, labels in part.batches(torch.arange(len(part)), self.evaluation_batch, rank=rank, world=world):
-            logits = network(images)
-            loss = F.cross_entropy(logits, labels, reduction="sum")
-            totals.add(len(labels), loss=loss, error=(logits.argmax(1) != labels).sum())
-        return totals.means()
+        with self.hold_weights(len(part) > self.evaluation_batch):
+            for images, labels in part.batches(torch.arange(len(part)), self.evaluation_batch, rank=rank, world=world):
+                logits = network(images)
+                sums = {"loss": F.cross_entropy(logits, labels, reduction="sum")}
+                sums["error"] = (logits.argmax(1) != labels).sum()
+                if self.with_top:
+                    among = (logits.topk(TOP).indices == labels[:, None]).any(1)
+                    sums["top5_error"] = (~among).sum()
+                totals.add(len(labels), **sums)
+        return totals
+
+    def warnings(self) -> list[str]:
+        parts = [self.parts.train, self.parts.test, *([self.parts.validation] if self.parts.validation else [])]
+        unread = [message for part in parts for message in part.unread if message not in self.named]
+        if self.fabric.world_size > 1 and not isinstance(self.parts.train.samples, InMemory):
+            everywhere: list[Any] = [None] * self.fabric.world_size
+            torch.distributed.all_gather_object(everywhere, unread)
+            unread = [message for messages in everywhere for message in messages]
+        unread = [message for message in dict.fromkeys(unread) if message not in self.named]
+        self.named.update(unread)
+        more = len(unread) - NAMED_AT_ONCE
+        return [f"left out: {message}" for message in unread[:NAMED_AT_ONCE]] + (
+            [f"left out: {more} more that can't be read"] if more > 0 else []
+        )
+
+
+def check_classes(config: Config, dataset: Dataset) -> None:
+    """Refuse a network that has not as many outputs as the data have classes."""
+    classes, outputs = len(getattr(dataset, "classes", ())), config.network_options.get("classes")
+    if classes and isinstance(outputs, int) and outputs != classes:
+        raise ValueError(
+            f"the data have {classes} classes and the network {outputs}; pass network_options.classes={classes}"
+        )

@@ -31,6 +31,7 @@ NEW_FIELDS: Mapping[str, Any] = {
     "reset_momentum": False,
     "init_scale": False,
     "measure_every": 1,
+    "accumulate": 1,
 }
 """Fields added after runs were recorded, with their defaults: at the default they are not part of the hash."""
 NEW_OPTIONS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
@@ -50,7 +51,7 @@ CHOICES: Mapping[str, Collection[str]] = {
     "normalise": NORMALISATIONS,
 }
 LEAST = {
-    **dict.fromkeys(("batch_size", "epochs", "measure_every"), 1),
+    **dict.fromkeys(("batch_size", "epochs", "measure_every", "accumulate"), 1),
     **dict.fromkeys(("seed", "samples", "validation", "learning_rate", "momentum", "weight_decay"), 0),
 }
 
@@ -117,6 +118,9 @@ class Config:
     """Start the learnable scales from a batch of training samples, with :func:`oni.init_scale`."""
     measure_every: int = 1
     """Measure on held-out and test samples after every so many epochs, and after the last."""
+    accumulate: int = 1
+    """In how many parts a batch is computed, one after the other, so that a large one fits into memory. Batch
+    normalisation sees each part alone."""
 
     def __post_init__(self) -> None:
         for item in fields(self):

@@ -45,6 +45,8 @@ class Hardware:
     num_nodes: int = 1
     workers: int | None = None
     """Processes that read samples which are not in memory, on each device; a share of the cores otherwise."""
+    compile: bool = False
+    """Whether torch compiles the models. Results are the same but for rounding."""
 
     def __post_init__(self) -> None:
         if self.strategy not in STRATEGIES:
@@ -65,6 +67,11 @@ class Hardware:
             return self.workers
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         return min(MOST_READERS, max(0, cores // self.devices - 1))
+
+    @property
+    def single_device(self) -> str:
+        """Where one process computes something by itself: "cuda" or "cpu"."""
+        return "cuda" if self.accelerator in ("auto", "cuda", "gpu") and torch.cuda.is_available() else "cpu"
 
     def check_machine(self) -> None:
         """Refuse what this machine has not, because Fabric would wait for it."""

@@ -149,7 +149,10 @@ class Loop:
         row["seconds"] = round(self.seconds(), 3)
         self.rows.append(row)
         self.report.epoch(row)
+        warnings = self.task.warnings()
         if self.fabric.is_global_zero:
+            for message in warnings:
+                self.report.warn(message)
             self.saving.folder.write_csv("epochs.csv", self.rows)
         if self.events:
             self.events.write(self.rows)

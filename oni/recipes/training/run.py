@@ -66,6 +66,16 @@ class Result:
     def diverged(self) -> bool:
         return bool(self.metrics["status"] == "diverged")
 
+    def best(self, metric: str) -> tuple[int, float] | None:
+        """The epoch with the least of a metric, counted from 1, and that value. ``metrics`` has the last epoch's."""
+        measured: list[tuple[float, int]] = [
+            (row[metric], row["epoch"]) for row in self.epochs if row.get(metric) is not None
+        ]
+        if not measured:
+            return None
+        value, epoch = min(measured)
+        return epoch, value
+
 
 def train(
     config: Config,
@@ -124,6 +134,8 @@ def train(
         inside.enter_context(torch.backends.cudnn.flags(enabled=True, benchmark=False, deterministic=True))
         # Before the folder is made: a network or split that is refused leaves none.
         task = load_task(config.task)(config, fabric, dataset)
+        if hardware.compile:
+            task.compile()
         folder = RunFolder(Path(out), config, dataset.sha256)
         on_first_process(fabric, lambda: open_folder(folder, inside, resume=resume))
         # Another process may have finished it since.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
@@ -35,7 +35,7 @@ class Task(ABC):
     is a function of the sample's index.
     """
 
-    metrics: ClassVar[tuple[str, ...]]
+    metrics: tuple[str, ...]
     """The names of all that ``measure`` may return, in the order of the columns of ``epochs.csv``."""
 
     def __init__(self, config: Config, fabric: Fabric, dataset: Dataset) -> None:
@@ -51,6 +51,13 @@ class Task(ABC):
         }
         self.totals = Totals(fabric)
         """What ``train_step`` adds up; cleared by the loop after each epoch."""
+
+    def compile(self) -> None:
+        """Have torch compile the models; the names of their parameters stay as they are."""
+        if self.sharded:
+            raise ValueError("--compile: torch can't compile weights that fsdp2 shards; pass --strategy ddp")
+        for model in self.models.values():
+            model.compile()
 
     @property
     @abstractmethod
@@ -80,6 +87,10 @@ class Task(ABC):
     def pictures(self) -> dict[str, bytes]:
         """Files to keep of an epoch at its end, by their names below the run's folder; every process takes part."""
         return {}
+
+    def warnings(self) -> list[str]:
+        """What to tell the user after an epoch; every process takes part."""
+        return []
 
     def running(self) -> dict[str, float]:
         """What is shown within an epoch; every process takes part. A number that is not finite ends the run."""

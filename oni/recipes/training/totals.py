@@ -48,7 +48,14 @@ class Totals:
             return {}
         count = torch.tensor(self.count, dtype=torch.float64, device=self.fabric.device)
         *sums, total = sum_over_processes(self.fabric, torch.stack([*self.sums.values(), count])).tolist()
+        if not total:
+            raise ValueError("not one sample could be read")
         return {name: value / total for name, value in zip(self.sums, sums, strict=True)}
+
+    def total(self) -> int:
+        """How many samples of all processes there were; every process takes part. This waits for the device."""
+        count = torch.tensor(self.count, dtype=torch.int64, device=self.fabric.device)
+        return int(sum_over_processes(self.fabric, count))
 
     def state_dict(self) -> dict[str, Any]:
         """Of this process alone."""

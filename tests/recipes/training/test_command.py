@@ -85,7 +85,10 @@ def test_changes_by_words_and_by_file(run, tmp_path):
         (["figA2", "seed=1"], "pass --seed"),
         (["fig2", "epochs=1"], "fig2 trains nothing, so epochs=1 is of no use"),
         (["fig2", "--data", "."], "so --data is of no use"),
-        (["fig2", "--devices", "2"], "so --devices, --strategy, --num-nodes, --accelerator or --workers is of no use"),
+        (
+            ["fig2", "--devices", "2"],
+            "so --devices, --strategy, --num-nodes, --accelerator, --workers or --compile is of no",
+        ),
         (["fig2", "--resume"], "so --resume is of no use"),
         (["figA2", "--precision", "8"], "unknown precision '8'; choose from 32-true"),
         (["figA2", "--strategy", "dp"], "unknown strategy 'dp'; did you mean 'ddp'? Choose from auto, ddp, fsdp2"),

@@ -82,6 +82,7 @@ def test_every_field_is_in_the_hash(monkeypatch):
         "drops": (), "drop_factor": 0.1, "seed": 1, "samples": 9, "validation": 9, "split_seed": 1,
         "precision": "64-true", "watch": ("a",), "task": "other", "augment": ("flip",),
         "normalise": "mean-std", "nesterov": True, "reset_momentum": True, "init_scale": True, "measure_every": 2,
+        "accumulate": 2,
     }  # fmt: skip
     needed = {"method": {"method_options": {}}, "nesterov": {"momentum": 0.5}}
     hashes = {replace(PLAIN, **{name: value, **needed.get(name, {})}).hash for name, value in others.items()}

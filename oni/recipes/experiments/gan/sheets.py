@@ -8,15 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from oni.recipes.experiments.experiment import Claim, Comparison, Experiment, Quantity, Results
-from oni.recipes.experiments.gan.family import (
-    GANRun,
-    Player,
-    describe_run,
-    estimate_cost,
-    make_plan,
-    make_sweeps,
-    train_run,
-)
+from oni.recipes.experiments.gan.family import GANRun, Player, estimate_cost, make_plan, train_run
+from oni.recipes.experiments.gan.naming import describe_run, make_sweeps
 from oni.recipes.experiments.gan.reading import NOT_MEASURED, find_runs, nobody_diverges, outcome
 
 if TYPE_CHECKING:
@@ -125,6 +118,7 @@ def make_sheets(
         table=make_table(rows),
         draw=make_draw(rows),
         trains=True,
+        photographs=True,
         sweeps=make_sweeps(players),
         describe=describe_run,
         cost=estimate_cost,
