@@ -192,7 +192,7 @@ def write_results(
     from oni.style import drawing, save
 
     with drawing():
-        pictures = save(experiment.draw(results), unfinished, experiment.file_name)
+        pictures = save(experiment.draw(results), unfinished, experiment.file_name, photographs=experiment.photographs)
     written = [write_atomically(folder / picture.name, picture.read_bytes()) for picture in pictures]
     return [*written, write_atomically(folder / RESULTS, format_json(record))]
 
