@@ -99,6 +99,7 @@ FUNCTIONS = {
     "orthogonal",
     "orthogonality",
     "orthogonalize",
+    "share",
     "spectrum",
     "steps_for",
     "summary",
