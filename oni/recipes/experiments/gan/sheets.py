@@ -62,7 +62,7 @@ def make_draw(rows: Mapping[str, Player]) -> Callable[[Results], Figure]:
                 axes.text(0.5, 0.5, outcome(runs[0]), ha="center", va="center", transform=axes.transAxes)
             else:
                 image = Image.open(io.BytesIO(base64.b64decode(sheet["png"]))).convert("RGB")
-                axes.imshow(numpy.asarray(image), interpolation="nearest")
+                axes.imshow(numpy.asarray(image), interpolation="none")
             axes.text(-0.01, 0.5, name.replace(", ", "\n"), ha="right", va="center", transform=axes.transAxes)
         return figure
 
