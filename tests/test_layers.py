@@ -99,6 +99,7 @@ FUNCTIONS = {
     "orthogonal",
     "orthogonality",
     "orthogonalize",
+    "retune",
     "share",
     "spectrum",
     "steps_for",

@@ -81,7 +81,7 @@ def share(model: M, process_group: dist.ProcessGroup | None = None) -> M:
         inner, process_group = model.module, process_group or model.process_group
     members = find_members(inner)
     check_members(members)
-    check_whole(inner, members)
+    refuse_shards(inner, members)
     if dist.is_available() and dist.is_initialized() and dist.get_world_size(process_group) > 1:
         SHARED[inner] = Sharing(members, dist.get_process_group_ranks(process_group), get_timeout(process_group))
         hold_during_forward(inner)
@@ -102,7 +102,7 @@ class Member(NamedTuple):
     @property
     def cost(self) -> int:
         """Multiplications of its forward and backward pass."""
-        options, (*batch, n, d) = self.parametrization.options, self.parametrization.batch_key[0]
+        options, (*batch, n, d) = self.parametrization.options, self.parametrization.matrix_shape
         products = count_products(options.steps, bound=options.bound, schedule=options.schedule)
         matrices = torch.Size(batch).numel() * options.groups
         return matrices * sum(products.multiply_adds(n // options.groups, d))
@@ -124,7 +124,7 @@ def check_members(members: Sequence[Member]) -> None:
         raise ValueError(f"the model has {len(members)} orthogonal weights, and at most {MOST_WEIGHTS} can be shared")
 
 
-def check_whole(model: nn.Module, members: Sequence[Member]) -> None:
+def refuse_shards(model: nn.Module, members: Sequence[Member]) -> None:
     """Refuse what ``fully_shard`` was applied to; importing its classes takes seconds."""
     sharded = [member.name for member in members if type(member.Z).__name__ == "DTensor"]
     # Its own parameters are whole by now, for the time of its forward pass.
@@ -178,7 +178,7 @@ class Sharing:
             return
         if set(self.keys) != {make_key(parametrization) for parametrization, _ in scope.layers()}:
             self.plan(find_members(model))
-        check_whole(model, self.members)
+        refuse_shards(model, self.members)
         scope = CACHE.find_common_scope([member.parametrization for member in self.members], scope)
         # Under saved-tensor hooks every layer saves what it needs by itself.
         if scope.saving_hook is not get_saving_hook() or (scope.saving_hook is not None and not scope.lasting):
@@ -186,8 +186,9 @@ class Sharing:
         missing = [index for index, member in enumerate(self.members) if is_missing(member, scope)]
         if missing:
             for index, W in zip(missing, self.compute(missing, lasting=scope.lasting), strict=True):
-                Z = self.members[index].Z
-                scope.weights[id(self.members[index].parametrization)] = Held(Z, Z._version, Z.detach(), W, None)
+                parametrization, Z = self.members[index].parametrization, self.members[index].Z
+                held = Held(parametrization.options, Z, Z._version, Z.detach(), W, None)
+                scope.weights[id(parametrization)] = held
 
     def compute(self, indices: Sequence[int], *, lasting: bool) -> Sequence[Tensor]:
         """Compute these weights together, with a graph."""
@@ -230,8 +231,8 @@ class Sharing:
         """Who owns each of these weights, and what its matrices are like."""
         slots = {}
         for index in indices:
-            shape, Z = self.members[index].parametrization.batch_key[0], self.members[index].Z
-            slots[index] = Slot(self.owners[index], torch.Size(shape), Z.dtype, Z.device)
+            shape, Z = self.members[index].parametrization.matrix_shape, self.members[index].Z
+            slots[index] = Slot(self.owners[index], shape, Z.dtype, Z.device)
         return slots
 
     def lost(self, error: RuntimeError) -> RuntimeError:
@@ -310,7 +311,7 @@ def is_missing(member: Member, scope: Scope) -> bool:
     if not Z.requires_grad or not can_hold(Z):
         return False
     held = scope.weights.get(id(member.parametrization))
-    return held is None or not is_valid(held, Z)
+    return held is None or not is_valid(held, member.parametrization, Z)
 
 
 def as_bits(indices: Iterable[int]) -> int:

@@ -226,6 +226,23 @@ def after_bake():
         assert_close(shared(images(0)), alone(images(0)), atol=1e-11, rtol=1e-11)
 
 
+def retuned():
+    """Other options from one pass to the next."""
+    nets = []
+    for shared in (True, False):
+        net = build(steps=None, sigma_min=0.5)
+        run = DistributedDataParallel(net)
+        if shared:
+            oni.share(net)
+        one_pass(run, net, None, 0)
+        with torch.no_grad():  # a wider spectrum takes more steps
+            net.layers[1].parametrizations.weight.original[0] *= 0.02
+        assert oni.retune(net)
+        one_pass(run, net, None, 1)
+        nets.append(net)
+    compare(*nets)
+
+
 def a_part_is_baked():
     """What is left goes on being shared."""
     nets = []
@@ -358,6 +375,7 @@ COMMON = {
 ONLY_TWO = {
     **dict(scenario_ways()),
     "options of every kind": options_of_every_kind,
+    "retuned": retuned,
     "a part is baked": a_part_is_baked,
     "freezing differs": freezing_differs,
     "create_graph": create_graph,

@@ -210,6 +210,8 @@ class Experiment:
     """What the report draws; without it, the report has the picture."""
     trains: bool = False
     """Whether it trains networks."""
+    photographs: bool = False
+    """Whether its picture shows images, whose colours a dark page must leave as they are."""
     generates: bool = False
     """Whether it measures the images of generators."""
     sweeps: Mapping[str, str] = field(default_factory=dict)
@@ -218,6 +220,11 @@ class Experiment:
     """From the parameters of a run to a few words."""
     cost: Callable[[Any], float] = lambda parameters: 1.0
     """From the parameters of a run to how long it takes beside others."""
+
+    @property
+    def file_name(self) -> str:
+        """Of its folder and its pictures: the id, without what a file's name can't have."""
+        return self.id.replace(":", "-")
 
     def planned(self, preset: str, seed: int = 0, seeds: int | None = None, **sizes: Any) -> list[Any]:
         """The parameters of every run.

@@ -87,7 +87,8 @@ class Setting:
                 load_dataset(name, self.data, download=True)
         paths = {name: getattr(self, name) for name in ("runs", "data", "inception", "classifier")}
         resolved = {name: path and path.resolve() for name, path in paths.items()}
-        return replace(self, **resolved, download=False)
+        # Each process loads its own extractors: a TorchScript network can't be pickled.
+        return replace(self, **resolved, download=False, extractors={})
 
     def load_dataset(self, config: Config) -> Dataset:
         """The data set of a configuration, read once."""
@@ -99,12 +100,24 @@ class Setting:
             )
         return self.datasets[key]
 
-    def load_extractors(self, config: Config) -> list[Extractor]:
-        """By what generated images like those of a configuration's data are measured, each loaded once."""
+    def check_extractors(self) -> None:
+        """Notice a file or run that can't measure images before anything is trained."""
+        if self.inception_sha256 is not None and self.inception is None:
+            raise ValueError("--inception-sha256 is the digest of a file: pass --inception FILE as well")
         if self.inception is not None and "inception" not in self.extractors:
             from oni.recipes.metrics.extractors import load_inception
 
-            self.extractors["inception"] = load_inception(self.inception, self.inception_sha256)
+            self.extractors["inception"] = load_inception(
+                self.inception, self.inception_sha256, self.hardware.single_device
+            )
+        if self.classifier is not None:
+            from oni.recipes.generated.classifier import read_classifier
+
+            read_classifier(self.classifier)
+
+    def load_extractors(self, config: Config) -> list[Extractor]:
+        """By what generated images like those of a configuration's data are measured, each loaded once."""
+        self.check_extractors()
         if self.classifier is not None and config.data not in self.extractors:
             from oni.recipes.generated.classifier import load_classifier
 

@@ -14,7 +14,7 @@ from oni.recipes.networks.registry import find_output_layer
 from oni.recipes.tasks.classification import build_network, input_dtype
 from oni.recipes.training.trained import TrainedRun
 
-__all__ = ["load_classifier"]
+__all__ = ["load_classifier", "read_classifier"]
 
 
 def load_classifier(folder: Path, dataset: Dataset) -> Extractor:
@@ -24,10 +24,8 @@ def load_classifier(folder: Path, dataset: Dataset) -> Extractor:
         folder: of a finished run of the task ``classification``.
         dataset: the one it was trained on, for the scale of its inputs.
     """
-    run = TrainedRun(folder)
+    run = read_classifier(folder)
     config = run.config
-    if config.task != "classification":
-        raise ValueError(f"{folder}: a run of the task {config.task!r}; pass the folder of a classifier")
     if run.data_sha256 != dataset.sha256:
         raise ValueError(f"{folder}: was trained on other data than these images are of; pass another classifier")
     network = build_network(config)
@@ -35,15 +33,25 @@ def load_classifier(folder: Path, dataset: Dataset) -> Extractor:
     part = split(dataset, config, torch.device("cpu"), input_dtype(config)).test
     error = run.metrics.get("test_error")
     label = f"{config.network} by oni" + ("" if error is None else f", test error {100 * error:.1f} %")
-    return Extractor("classifier", label, run.weights_sha256("network"), "as it is", Classifier(network.eval(), part))
+    height, width = part.batch(torch.arange(1))[0].shape[-2:]
+    module = Classifier(network.eval(), part, (height, width))
+    return Extractor("classifier", label, run.weights_sha256("network"), f"{height} x {width} pixels", module)
+
+
+def read_classifier(folder: Path) -> TrainedRun:
+    """The run of a classifier, if it is one."""
+    run = TrainedRun(folder)
+    if run.config.task != "classification":
+        raise ValueError(f"{folder}: a run of the task {run.config.task!r}; pass the folder of a classifier")
+    return run
 
 
 class Classifier(nn.Module):
     """From bytes to the inputs of a classifier's output layer, and its class scores."""
 
-    def __init__(self, network: nn.Module, part: Part) -> None:
+    def __init__(self, network: nn.Module, part: Part, size: tuple[int, int]) -> None:
         super().__init__()
-        self.network, self.part = network, part
+        self.network, self.part, self.size = network, part, size
         name = find_output_layer(network)
         if name is None:
             raise ValueError("the classifier has no linear layer at its end, whose inputs could be its features")
@@ -53,5 +61,8 @@ class Classifier(nn.Module):
         self.features = inputs[0].flatten(1)
 
     def forward(self, images: Tensor) -> tuple[Tensor, Tensor]:
-        logits = self.network(self.part.scale(images))
+        # Without the black that the GAN's images have around them where the data's own are smaller.
+        top, left = ((image - own) // 2 for image, own in zip(images.shape[-2:], self.size, strict=True))
+        height, width = self.size
+        logits = self.network(self.part.scale(images[..., top : top + height, left : left + width]))
         return self.features, logits

@@ -128,6 +128,7 @@ def experiment_section(experiment: RecordedExperiment, anchor: str) -> dict[str,
         ],
         "charts": [chart_context(chart) for chart in experiment.charts],
         "picture": embed_picture(experiment),
+        "photographs": subject.photographs,
         "table": make_table(comparison.columns, comparison.rows),
         "note": comparison.note,
         "found": subject.findings,
@@ -149,6 +150,11 @@ def run_section(runs: Sequence[RecordedRun]) -> dict[str, Any]:
         "note": note,
         "provenance": describe_sessions([session for run in runs for session in run.sessions]),
         "charts": [chart_context(chart) for chart in run_charts(runs)],
+        "sheets": [
+            {"label": label, "source": embed(run.sheet, "image/png")}
+            for run, label in zip(runs, run_labels(runs), strict=True)
+            if run.sheet
+        ],
         "details": [
             {
                 "anchor": anchor,
@@ -203,5 +209,10 @@ def embed_picture(experiment: RecordedExperiment) -> str:
     for suffix, media_type in PICTURE_TYPES.items():
         path = experiment.folder / f"{experiment.subject.id}.{suffix}"
         if path.is_file():
-            return f"data:{media_type};base64,{base64.b64encode(path.read_bytes()).decode()}"
+            return embed(path.read_bytes(), media_type)
     return ""
+
+
+def embed(content: bytes, media_type: str) -> str:
+    """A file as a data URI."""
+    return f"data:{media_type};base64,{base64.b64encode(content).decode()}"

@@ -29,6 +29,9 @@ __all__ = ["RecordedExperiment", "RecordedRun", "read_sources"]
 
 CONFIG = "config.json"
 RUN_FILES = ("metrics.json", "epochs.csv", "run.json")
+SAMPLES = "samples"
+PNG = b"\x89PNG\r\n\x1a\n"
+LARGEST_SHEET = 4 << 20
 DEEPEST = 2
 """How many folders below a source are searched."""
 EXPERIMENT_KEYS: dict[str, type] = {
@@ -73,6 +76,8 @@ class RecordedRun:
     watched: dict[str, dict[int, dict[str, list[float | None]]]] = field(default_factory=dict)
     """By what was watched, then by step, then by layer or quantity."""
     sessions: list[dict[str, Any]] = field(default_factory=list)
+    sheet: bytes = b""
+    """The newest sheet of generated images, a PNG; empty if there is none."""
 
     @property
     def record(self) -> TrainingRecord:
@@ -198,7 +203,17 @@ def read_run(folder: Path) -> RecordedRun:
             check_type(path, "each of sessions", session, dict)
             for session in check_type(path, '"sessions"', record.get("sessions"), list)
         ]
-    return RecordedRun(folder.resolve().name, config, status, rows, metrics, watched, sessions)
+    sheet = read_sheet(folder / SAMPLES)
+    return RecordedRun(folder.resolve().name, config, status, rows, metrics, watched, sessions, sheet)
+
+
+def read_sheet(folder: Path) -> bytes:
+    """The newest sheet of generated images; empty if there is none that is a PNG of a reasonable size."""
+    sheets = sorted(folder.glob("update-*.png"))
+    if not sheets or sheets[-1].stat().st_size > LARGEST_SHEET:
+        return b""
+    content = sheets[-1].read_bytes()
+    return content if content.startswith(PNG) else b""
 
 
 def flatten(config: dict[str, Any]) -> dict[str, Any]:

@@ -6,7 +6,9 @@ import torch
 from torch import nn
 
 import oni
-from oni.recipes.networks.dcgan import LATENT, Discriminator, Generator
+from oni.recipes.networks import resnet_gan
+from oni.recipes.networks.dcgan import LATENT, Discriminator, Generator, dcgan
+from oni.recipes.networks.gan import image_layers
 from oni.recipes.networks.mlp import MLP
 from oni.recipes.networks.normalisation import norm_layer
 from oni.recipes.networks.resnet_cifar import ResNetCIFAR, resnet110
@@ -139,6 +141,45 @@ def test_discriminator():
     assert parameters(net) == weights + sum(widths[1:]) + 8192 + 1
 
 
+def test_resnet_gan():
+    w = 128
+    generator, discriminator = resnet_gan.Generator(), resnet_gan.Discriminator()
+    block = 2 * (9 * w * w + w)
+    # A dense layer; three blocks, each with two batch normalisations; the last one, and a convolution to colours.
+    assert parameters(generator) == (LATENT + 1) * 16 * w + 3 * (block + 4 * w) + 2 * w + 27 * w + 3
+    first, second = 27 * w + w + 9 * w * w + w + 3 * w + w, block + w * w + w
+    assert parameters(discriminator) == first + second + 2 * block + w + 1
+    assert generator(torch.randn(2, LATENT)).shape == (2, 3, 32, 32)
+    assert maps(discriminator, 3, 32, 32) == [
+        *[(w, 32, 32)] * 2,
+        (w, 16, 16),  # the bypass pools the image first
+        *[(w, 16, 16)] * 3,  # and here last
+        *[(w, 8, 8)] * 4,
+    ]
+    assert image_layers(discriminator, 3) == ["blocks.0.residual.0", "blocks.0.bypass.1"]
+    # Xavier's uniform: variance 2 / (9 (inputs + outputs)); the bypass has twice that.
+    assert float(convolutions(discriminator)[1].weight.detach().std()) == pytest.approx((1 / (9 * w)) ** 0.5, rel=0.02)
+    assert float(discriminator.blocks[1].bypass[0].weight.detach().std()) == pytest.approx((2 / w) ** 0.5, rel=0.02)
+
+
+def test_sum_pooling_is_64_times_the_average():
+    net = resnet_gan.Discriminator(4)
+    x, bias = torch.randn(2, 3, 32, 32), net.score.bias
+    total = net(x) - bias
+    net.pooling = "average"
+    # Rounding of sums of 64 numbers.
+    torch.testing.assert_close(64 * (net(x) - bias), total, rtol=1e-4, atol=1e-5)
+
+
+def test_dcgan_of_any_width():
+    gan = dcgan(width=4, channels=1, latent=10)
+    assert gan(torch.randn(3, 10)).shape == (3,)
+    assert gan.generator(torch.randn(3, 10)).shape == (3, 1, 32, 32)
+    assert [conv.out_channels for conv in convolutions(gan.generator)] == [32, 16, 8, 4, 1]
+    assert [conv.out_channels for conv in convolutions(gan.discriminator)] == [4, 4, 8, 8, 16, 16, 32]
+    assert image_layers(gan.discriminator, 1) == ["features.0"]
+
+
 @pytest.mark.parametrize(
     ("build", "shape"),
     [
@@ -148,10 +189,12 @@ def test_discriminator():
         (lambda: resnet18(norm="group", width=16, classes=5), (3, 64, 64)),
         (lambda: VGG16(width=4, hidden=16, places=1, classes=5), (3, 32, 32)),
         (lambda: resnet50(norm="none", width=8, classes=5), (3, 32, 32)),
-        (Generator, (LATENT,)),
-        (Discriminator, (3, 32, 32)),
+        (lambda: Generator(16), (LATENT,)),
+        (lambda: Discriminator(16), (3, 32, 32)),
+        (lambda: resnet_gan.Generator(8), (LATENT,)),
+        (lambda: resnet_gan.Discriminator(8), (3, 32, 32)),
     ],
-    ids=["mlp", "vgg", "resnet110", "resnet18", "vgg16", "resnet50", "generator", "discriminator"],
+    ids=["mlp", "vgg", "resnet110", "resnet18", "vgg16", "resnet50", "dcgan-g", "dcgan-d", "resnet-g", "resnet-d"],
 )
 def test_converted_trained_and_baked(build, shape):
     net = build()
@@ -177,6 +220,9 @@ def test_converted_trained_and_baked(build, shape):
         (lambda: MLP(1, width=0), "width must be at least 1, got 0"),
         (lambda: MLP(1, norm="layer"), "norm must be one of 'none', 'batch', got 'layer'"),
         (lambda: VGG(0, 1), "g and k must be at least 1, got g=0, k=1"),
+        (lambda: dcgan(width=0), "width must be at least 1, got 0"),
+        (lambda: resnet_gan.resnet_gan(latent=0), "latent must be at least 1, got 0"),
+        (lambda: resnet_gan.Discriminator(pooling="max"), "pooling must be one of 'sum', 'average', got 'max'"),
         (lambda: resnet110(norm="layer"), "norm must be one of 'none', 'batch', 'group', got 'layer'"),
     ],
 )

@@ -45,6 +45,7 @@ def toy(monkeypatch):
         shows="Nothing <b>bold</b>.",
         choices="None.",
         findings="",
+        photographs=False,
         charts=toy_charts,
         parameters=(make_dataclass("Parameters", [("seed", int), ("mean", float)], frozen=True),),
         table=lambda results: Comparison(

@@ -1,3 +1,4 @@
+import base64
 import json
 import re
 import shutil
@@ -88,6 +89,20 @@ def test_nothing_comes_from_elsewhere(report, toy, make_record, write, write_run
     assert "link" not in page.tags
     assert not re.search(r"@import|url\(", page.source[: page.source.index("</style>")])
     assert "plotly.js v" in page.source
+
+
+def test_the_newest_sheet_of_generated_images_is_shown(report, write_run, tmp_path):
+    png = b"\x89PNG\r\n\x1a\n"
+    runs = [write_run(tmp_path / name) for name in ("gan", "other", "hostile")]
+    for number, content in ((200, png + b"old"), (1000, png + b"new")):
+        (runs[0] / "samples").mkdir(exist_ok=True)
+        (runs[0] / "samples" / f"update-{number:07d}.png").write_bytes(content)
+    (runs[2] / "samples").mkdir()
+    (runs[2] / "samples" / "update-0000001.png").write_bytes(b"<svg onload='alert(1)'>")
+    page = report(*runs)
+    sources = [value for tag, name, value in page.attributes if (tag, name) == ("img", "src")]
+    assert sources == ["data:image/png;base64," + base64.b64encode(png + b"new").decode()]
+    assert "Generated images" in page.words
 
 
 def test_a_page_without_charts_has_no_plotly(report, toy, make_record, write, tmp_path):

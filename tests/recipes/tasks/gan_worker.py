@@ -1,4 +1,4 @@
-"""A toy GAN, and a process that trains it: python gan_worker.py OUT ENDING...
+"""A toy GAN, and a process that trains it, or the task gan with REAL=1: python gan_worker.py OUT ENDING...
 
 Each ENDING is a training, one after the other: "whole" into OUT/whole, "resume" into OUT/cut, "kill:N" into OUT/cut
 with kill -9 by itself after step N. Under torchrun, all processes do the same.
@@ -109,13 +109,26 @@ def make_images():
 IMAGES = make_images()
 
 
-def make_config(dropout=0.5):
+def make_config():
+    return Config(data="fashion-mnist-sample", task="toy-gan", batch_size=8, epochs=3, watch=("end",))
+
+
+def make_real_config():
+    """A GAN without batch normalisation, which torch can't compute over processes on CPUs."""
     return Config(
         data="fashion-mnist-sample",
-        task="toy-gan",
-        task_options={"dropout": dropout},
+        task="gan",
+        task_options={"n_dis": 2, "updates": 5, "ema": 0.9, "distance_samples": 0},
+        network="dcgan",
+        network_options={"width": 2, "channels": 1, "norm": "none"},
+        method="oni-ns",
+        method_options={"steps": 2, "learn_scale": False},
+        optimizer="adam",
+        learning_rate=0.002,
         batch_size=8,
-        epochs=3,
+        epochs=2,
+        drops=(),
+        precision="64-true",
         watch=("end",),
     )
 
@@ -150,6 +163,6 @@ if __name__ == "__main__":
     torch.set_num_threads(1)
     out, *endings = sys.argv[1:]
     for ending in endings:
-        run(out, ending, make_config(dropout=float(os.environ.get("DROPOUT", "0.5"))))
+        run(out, ending, make_real_config() if "REAL" in os.environ else make_config())
     # gloo's threads race with the interpreter's own exit, and now and then abort it.
     os._exit(0)

@@ -7,11 +7,12 @@ images held out. The *final* runs of all seeds then take what was best in the tr
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from oni.names import unknown_name
+from oni.recipes.experiments.rows import Options, Row, format_options
 
 __all__ = [
     "BATCH",
@@ -21,15 +22,12 @@ __all__ = [
     "VARIANTS",
     "Beginning",
     "Final",
-    "Options",
-    "Row",
     "Training",
     "Trial",
     "describe_run",
     "describe_sweeps",
     "estimate_cost",
     "find_network",
-    "format_options",
     "name_network",
     "name_trial",
 ]
@@ -41,27 +39,6 @@ LONG = {"steps": 20_000, "seeds": 2}
 """What a claim about the errors of trained networks needs: a third of the paper's 62,400 steps."""
 SHORT = {"steps": 500, "seeds": 2}
 """What a claim about the speed of training needs."""
-Options = Mapping[str, Any]
-"""Keys of a configuration, such as ``method_options.steps``, and their values."""
-
-
-@dataclass(frozen=True)
-class Row:
-    """A row of a table: a method as it is trained there."""
-
-    name: str
-    """On the command line."""
-    title: str
-    method: str
-    options: Options = field(default_factory=dict)
-    candidates: tuple[Options, ...] = ({},)
-    """The best of these is reported; presets that spare time take the first."""
-    rates: tuple[float, ...] = ()
-    """The learning rates to choose from, for batches of 128."""
-    rate: float = 0.0
-    """The one for presets that do not choose."""
-    ours: bool = False
-    """Whether the paper lacks it."""
 
 
 @dataclass(frozen=True)
@@ -248,18 +225,6 @@ def name_network(name: str) -> str:
     """
     kind, options = find_network(name)
     return f"g = {options['g']}, k = {options['k']}" if kind == "vgg" else f"Res-{6 * options['blocks'] + 2}"
-
-
-def format_options(options: Options) -> str:
-    """Options in a few words, without where they belong.
-
-    >>> format_options({"method_options.coefficient": 1e-4})
-    'coefficient 0.0001'
-    """
-    return ", ".join(
-        f"{key.rpartition('.')[2].replace('_', ' ')} {value if value is not None else 'all'}"
-        for key, value in options.items()
-    )
 
 
 def name_trial(trial: Trial) -> str:

@@ -6,9 +6,10 @@ import statistics
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from oni.recipes.experiments.cifar10.family import Final, Row, Trial, format_options, name_network
+from oni.recipes.experiments.cifar10.family import Final, Trial, name_network
 from oni.recipes.experiments.errors import errors_at, mean_and_deviation, mean_error
 from oni.recipes.experiments.experiment import Judgement, Quantity, Results
+from oni.recipes.experiments.rows import Row, format_options
 
 if TYPE_CHECKING:
     from oni.recipes.charts.chart import Chart

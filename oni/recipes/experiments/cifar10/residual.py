@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from oni.recipes.experiments.cifar10.family import Beginning, Final, Row
+from oni.recipes.experiments.cifar10.family import Beginning, Final
+from oni.recipes.experiments.rows import Row
 
 __all__ = ["BATCH_NORM", "GROUP_NORM", "ONI", "PRESETS", "ROWS", "XAVIER", "plan"]
 

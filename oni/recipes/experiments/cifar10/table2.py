@@ -12,7 +12,6 @@ from oni.recipes.experiments.cifar10.family import (
     VARIANTS,
     Beginning,
     Final,
-    Row,
     Trial,
     describe_run,
     describe_sweeps,
@@ -35,6 +34,7 @@ from oni.recipes.experiments.cifar10.residual import BATCH_NORM, GROUP_NORM, ONI
 from oni.recipes.experiments.cifar10.training import make_measure
 from oni.recipes.experiments.errors import errors_at, format_errors, judge_lower, mean_and_deviation
 from oni.recipes.experiments.experiment import Claim, Comparison, Experiment, Judgement, Quantity, Results
+from oni.recipes.experiments.rows import Row
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

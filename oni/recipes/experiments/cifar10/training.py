@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from oni.recipes.experiments.cifar10.family import Beginning, Options, Row, Training, Trial, find_network, name_trial
+from oni.recipes.experiments.cifar10.family import Beginning, Training, Trial, find_network, name_trial
+from oni.recipes.experiments.rows import Options, Row
 
 if TYPE_CHECKING:
     from oni.recipes.experiments.setting import Setting

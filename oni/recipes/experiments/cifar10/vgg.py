@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from oni.recipes.experiments.cifar10.family import BATCH, Final, Row, Trial
+from oni.recipes.experiments.cifar10.family import BATCH, Final, Trial
+from oni.recipes.experiments.rows import Row
 
 __all__ = ["BEST", "OLM_1", "OLM_SQRT2", "ONI", "OTHERS", "OUR_ROWS", "PAPER", "PRESETS", "ROWS", "make_finals", "plan"]
 
