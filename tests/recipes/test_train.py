@@ -243,6 +243,14 @@ def test_no_code_because_a_run_folder_says_so(train, tmp_path, own_network):
     assert (tmp_path / "imported").exists()
 
 
+def test_another_method_than_the_file_has(train, tmp_path):
+    options = "method: oni\nmethod_options: {steps: 2}"
+    (tmp_path / "other.yaml").write_text(TINY.replace("method: plain", options))
+    code, printed, err = train("other.yaml", "method=he", "--plain")
+    assert code == 0, err
+    assert "mlp-he-" in printed
+
+
 DOCUMENTATION = Path(__file__).parents[2] / "docs" / "running.md"
 
 

@@ -221,6 +221,11 @@ class Experiment:
     cost: Callable[[Any], float] = lambda parameters: 1.0
     """From the parameters of a run to how long it takes beside others."""
 
+    @property
+    def file_name(self) -> str:
+        """Of its folder and its pictures: the id, without what a file's name can't have."""
+        return self.id.replace(":", "-")
+
     def planned(self, preset: str, seed: int = 0, seeds: int | None = None, **sizes: Any) -> list[Any]:
         """The parameters of every run.
 
