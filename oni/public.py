@@ -8,6 +8,7 @@ from oni.models.bake import bake
 from oni.models.cache import cached
 from oni.models.convert import convert
 from oni.models.init_scale import init_scale
+from oni.models.retune import retune
 from oni.models.summary import summary
 from oni.newton.orthogonalize import orthogonalize
 from oni.newton.schedule import certified_range
@@ -28,6 +29,7 @@ __all__ = [
     "orthogonal",
     "orthogonality",
     "orthogonalize",
+    "retune",
     "spectrum",
     "steps_for",
     "summary",

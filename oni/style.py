@@ -25,6 +25,7 @@ COLOURS = {
     "plain": "#666666",
 }
 
+PHOTOGRAPH_DPI = 96  # twice the pixels of images of 32 x 32 in eight columns
 PAGE_WIDTH = 7.0  # inches: both columns of a two-column page
 
 _SETTINGS: Any = {
@@ -58,14 +59,15 @@ def drawing() -> AbstractContextManager[None]:
     return matplotlib.rc_context(_SETTINGS)
 
 
-def save(figure: Figure, folder: Path, name: str) -> list[Path]:
-    """Write the figure as PNG and SVG, over what is there, and return both paths."""
+def save(figure: Figure, folder: Path, name: str, *, photographs: bool = False) -> list[Path]:
+    """Write the figure as PNG and SVG, over what is there, and return both paths; ``photographs`` keep all colours."""
     paths = [folder / f"{name}.png", folder / f"{name}.svg"]
     for path in paths:
-        figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
-    # With 256 colours a picture of lines looks the same at a third of the size.
+        resolution: dict[str, Any] = {"dpi": PHOTOGRAPH_DPI} if photographs else {}
+        figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None, **resolution)
     with Image.open(paths[0]) as picture:
-        small = picture.convert("RGB").quantize(256)
+        # With 256 colours a picture of lines looks the same at a third of the size.
+        small = picture.convert("RGB") if photographs else picture.convert("RGB").quantize(256)
     small.save(paths[0], optimize=True)
     return paths
 

@@ -1,6 +1,8 @@
 """Settings for every test: one thread in each process, and property tests say how hard they try."""
 
 import os
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -25,6 +27,18 @@ def pytest_configure():
     capability = os.environ.get("ATEN_CPU_CAPABILITY", "native")
     os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(Path(tempfile.gettempdir()) / f"oni-tests-inductor-{capability}")
     torch.set_num_threads(1)
+    avoid_illegal_instructions()
+
+
+def avoid_illegal_instructions():
+    """Keep oneDNN from AMX where using it ends the process: some virtual machines have it in name only."""
+    cpu = Path("/proc/cpuinfo")
+    if "ONEDNN_MAX_CPU_ISA" in os.environ or not cpu.exists() or "amx_bf16" not in cpu.read_text():
+        return
+    product = "import torch; a = torch.ones(64, 64, dtype=torch.bfloat16); a @ a"
+    if subprocess.run([sys.executable, "-c", product], stderr=subprocess.DEVNULL).returncode < 0:
+        # Inherited by the processes that run tests, and by those that tests start.
+        os.environ["ONEDNN_MAX_CPU_ISA"] = "AVX512_CORE_BF16"
 
 
 @pytest.fixture(autouse=True)

@@ -99,6 +99,7 @@ FUNCTIONS = {
     "orthogonal",
     "orthogonality",
     "orthogonalize",
+    "retune",
     "spectrum",
     "steps_for",
     "summary",

@@ -26,9 +26,8 @@ def orthogonalize_unnormalised(Z: Tensor, steps: int = 5) -> Tensor:
     :math:`\sqrt 3` go to :math:`\|S\|_F^{-1/2}` and not to 1, the result depends on the scale of Z, and above
     :math:`\sqrt 5` the iteration diverges. Without steps it is :func:`oni.orthogonalize` but for rounding and epsilon.
 
-    >>> W = orthogonalize_unnormalised(torch.eye(4, 3) - torch.eye(4, 3).roll(1, 1), steps=9)
-    >>> torch.linalg.svdvals(W)
-    tensor([0.4855, 0.4855, 0.0000])
+    >>> [round(value, 3) for value in torch.linalg.svdvals(orthogonalize_unnormalised(torch.eye(4, 3))).tolist()]
+    [0.841, 0.841, 0.0]
     """
     Zc = Z - Z.mean(-1, keepdim=True)
     eye = torch.eye(Z.shape[-1], dtype=Z.dtype, device=Z.device)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict
 from typing import Any, NamedTuple
 
 import torch
@@ -37,8 +36,10 @@ class Proxy(NamedTuple):
 
     def options(self, given: Mapping[str, Any]) -> Options:
         """What was saved, with what is given instead where something is."""
+        if "sigma_min" in given:
+            raise ValueError("a proxy is baked as it was trained, so sigma_min is no option here; pass steps, if any")
         if self.saved is not None:
-            return make_options(**{**asdict(self.saved), **given})
+            return make_options(**{**self.saved.keywords(), **given})
         if "steps" not in given:
             raise ValueError(
                 f"{self.weight}: no options were saved with its proxy; pass those it was trained with: steps, and "

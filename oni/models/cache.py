@@ -25,6 +25,7 @@ from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from oni.newton.batched import orthogonalize_each
+from oni.nn.options import Options
 from oni.nn.parametrization import Orthogonal
 
 __all__ = ["cached", "find_orthogonal", "hold_during_forward", "stop_holding"]
@@ -67,6 +68,8 @@ def cached(model: M) -> Iterator[M]:
 class Held(NamedTuple):
     """A weight, and what it takes to see that it is still right."""
 
+    options: Options
+    """With which it was computed."""
     Z: Tensor
     version: int
     memory: Tensor
@@ -101,7 +104,7 @@ class Scope:
     def find(self, parametrization: Orthogonal, Z: Tensor) -> Held:
         """The weight of one layer; if it must be computed, those of the same shape are computed with it."""
         held = self.weights.get(id(parametrization))
-        return held if held is not None and is_valid(held, Z) else self.compute(parametrization, Z)
+        return held if held is not None and is_valid(held, parametrization, Z) else self.compute(parametrization, Z)
 
     def forget_updated(self, optimizer: Optimizer, *_: Any) -> None:
         """Forget the weights whose proxies an optimizer has just updated."""
@@ -121,7 +124,7 @@ class Scope:
             if other_Z is None or not can_hold(other_Z) or not are_alike(other_Z, Z):
                 continue
             held = self.weights.get(id(other))
-            if held is None or not is_valid(held, other_Z):
+            if held is None or not is_valid(held, other, other_Z):
                 batch.append((other, other_Z))
         Ws: tuple[Tensor, ...]
         if self.saving_hook is not None and not self.lasting:
@@ -134,7 +137,7 @@ class Scope:
         for (member, proxy), W in zip(batch, Ws, strict=True):
             constant = not (W.requires_grad or member.options.learn_scale)
             weight = member.weight_from(W, proxy) if constant else None
-            results.append(Held(proxy, proxy._version, proxy.detach(), W, weight))
+            results.append(Held(member.options, proxy, proxy._version, proxy.detach(), W, weight))
             self.weights[id(member)] = results[-1]
         # Not looked up again: another thread's optimizer may have had it forgotten meanwhile.
         return results[0]
@@ -208,9 +211,10 @@ def can_hold(Z: Tensor) -> bool:
     return type(Z) is nn.Parameter and Z.device.type != "meta" and not Z.is_inference()
 
 
-def is_valid(held: Held, Z: Tensor) -> bool:
+def is_valid(held: Held, parametrization: Orthogonal, Z: Tensor) -> bool:
     """Whether a held weight is right for Z now, with a graph if one is wanted."""
-    if held.Z is not Z or held.version != Z._version:
+    # oni.retune changes the options.
+    if held.options is not parametrization.options or held.Z is not Z or held.version != Z._version:
         return False
     # model.to() and .data = ... put other memory behind the same parameter.
     if held.memory.data_ptr() != Z.data_ptr() or held.memory.dtype != Z.dtype:

@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterable, Iterator
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple, TypeAlias
 
-from torch import nn
+from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
 from oni.nn.parametrization import CONVOLUTIONS, FromProxy, get_layout, is_transformers_conv1d
 
-__all__ = ["LEFT_ALONE", "Selector", "Weight", "choose_weights", "find_proxied_weights", "find_weights"]
+__all__ = ["LEFT_ALONE", "Selector", "Weight", "check_whole", "choose_weights", "find_proxied_weights", "find_weights"]
 
 Criterion: TypeAlias = "type[nn.Module] | str | Callable[[str, nn.Module], bool]"
 Selector: TypeAlias = "Criterion | Iterable[Criterion] | None"
@@ -112,6 +112,16 @@ def find_proxied_weights(model: nn.Module) -> Iterator[tuple[Weight, FromProxy]]
             for name, parametrizations in module.parametrizations.items():
                 if isinstance(parametrizations[0], FromProxy):
                     yield Weight(layer, module, name), parametrizations[0]
+
+
+def check_whole(weight: Weight, Z: Tensor) -> None:
+    """Refuse the shard of a proxy."""
+    # Importing its class takes seconds.
+    if type(Z).__name__ == "DTensor":
+        raise ValueError(
+            f"{weight.title}: its proxy is sharded, and a shard does not tell the spectrum; call unshard() on the "
+            "modules that fully_shard made, then this, then reshard()"
+        )
 
 
 def choose_weights(model: nn.Module, only: Selector, skip: Selector) -> Iterator[tuple[Weight, str]]:

@@ -8,16 +8,19 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from oni.diagnostics.spectrum import orthogonality, spectrum
-from oni.models.select import LEFT_ALONE, Weight, find_proxied_weights, find_weights
+from oni.models.select import LEFT_ALONE, Weight, check_whole, find_proxied_weights, find_weights
 from oni.newton.matrix import is_tall
 from oni.nn.parametrization import FromProxy, Orthogonal
 
 __all__ = ["Row", "Summary", "summary"]
 
 HEADINGS = ("layer", "kind", "shape", "steps", "scale", "delta", "sigma", "left alone because")
+TARGET_HEADINGS = (*HEADINGS[:4], "bound", "schedule", *HEADINGS[4:7], "target", "would take", HEADINGS[-1])
+"""Where a weight has a target."""
+WORDS = ("would take", "left alone because")
 
 
 @dataclass(frozen=True)
@@ -36,19 +39,34 @@ class Row:
     """Smallest and largest singular value of the unscaled weight."""
     why: str
     """Why it was left alone; empty if it is orthogonal."""
+    bound: str | None = None
+    schedule: str | None = None
+    target: float | None = None
+    """The ``sigma_min`` that was asked for."""
+    would_take: str = ""
+    """What :func:`oni.retune` would choose for the target, or why it can't; empty if it would change nothing."""
 
-    def cells(self) -> tuple[str, ...]:
-        """As text, one string a column."""
-        return (
-            self.layer,
-            self.kind,
-            "" if self.shape is None else " x ".join(map(str, self.shape)),
-            "" if self.steps is None else str(self.steps),
-            "" if self.scale is None else format_range(*self.scale),
-            "" if self.delta is None else f"{self.delta:.3f}",
-            "" if self.sigma is None else format_range(*self.sigma),
-            self.why,
-        )
+    @property
+    def misses_target(self) -> bool:
+        """Whether the smallest singular value is below the target now."""
+        return self.target is not None and self.sigma is not None and self.sigma[0] < self.target
+
+    def cells(self) -> dict[str, str]:
+        """As text, by heading."""
+        return {
+            "layer": self.layer,
+            "kind": self.kind,
+            "shape": "" if self.shape is None else " x ".join(map(str, self.shape)),
+            "steps": "" if self.steps is None else str(self.steps),
+            "bound": self.bound or "",
+            "schedule": self.schedule or "",
+            "scale": "" if self.scale is None else format_range(*self.scale),
+            "delta": "" if self.delta is None else f"{self.delta:.3f}",
+            "sigma": "" if self.sigma is None else format_range(*self.sigma),
+            "target": "" if self.target is None else f"{self.target:g}",
+            "would take": self.would_take,
+            "left alone because": self.why,
+        }
 
 
 def format_range(low: float, high: float) -> str:
@@ -67,12 +85,17 @@ class Summary:
                 return self._draw()
             except ModuleNotFoundError:
                 pass
-        table = [HEADINGS, *(row.cells() for row in self.rows)]
+        headings = self.headings()
+        table = [headings, *([row.cells()[heading] for heading in headings] for row in self.rows)]
         widths = [max(map(len, column)) for column in zip(*table, strict=True)]
         lines = [
             "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in table
         ]
         return "\n".join([lines[0], "-" * max(map(len, lines)), *lines[1:], "", self.headline()])
+
+    def headings(self) -> tuple[str, ...]:
+        """The columns: those of targets only where there is one."""
+        return HEADINGS if all(row.target is None for row in self.rows) else TARGET_HEADINGS
 
     def headline(self) -> str:
         """How many weights are orthogonalised, and how far, in a sentence."""
@@ -81,18 +104,21 @@ class Summary:
         if not sigmas:
             return count + "."
         low, high = min(low for low, _ in sigmas), max(high for _, high in sigmas)
-        return f"{count}; their singular values, before scale: {format_range(low, high)}."
+        sentence = f"{count}; their singular values, before scale: {format_range(low, high)}."
+        missed = sum(row.misses_target for row in self.rows)
+        return f"{sentence} Below their target: {missed}; oni.retune(model) chooses again." if missed else sentence
 
     def __rich__(self) -> Any:
         from rich.table import Table
 
         table = Table(title=self.headline(), title_justify="left", box=None, header_style="bold")
-        for heading in HEADINGS:
-            table.add_column(
-                heading, justify="right" if heading in ("steps", "delta") else "left", no_wrap=heading != HEADINGS[-1]
-            )
+        headings = self.headings()
+        for heading in headings:
+            numbers = heading in ("steps", "delta", "target")
+            table.add_column(heading, justify="right" if numbers else "left", no_wrap=heading not in WORDS)
         for row in self.rows:
-            table.add_row(*row.cells(), style="dim" if row.why else None)
+            cells = row.cells()
+            table.add_row(*(cells[heading] for heading in headings), style="dim" if row.why else None)
         return table
 
     def _draw(self) -> str:
@@ -136,6 +162,7 @@ def summary(model: nn.Module) -> Summary:
 def orthogonal_row(weight: Weight, parametrization: FromProxy) -> Row:
     with torch.no_grad():
         Z = weight.module.parametrizations[weight.name].original  # type: ignore[union-attr, index]
+        check_whole(weight, Z)
         factors = (
             parametrization.scale.detach()
             if parametrization.options.learn_scale
@@ -144,16 +171,33 @@ def orthogonal_row(weight: Weight, parametrization: FromProxy) -> Row:
         blocks = parametrization.blocks(parametrization.unscaled(Z))
         sigmas = [spectrum(W) for W in blocks]
         deltas = [orthogonality(W).column if is_tall(*W.shape[-2:]) else orthogonality(W).row for W in blocks]
+    options = parametrization.options if isinstance(parametrization, Orthogonal) else None
     return Row(
         layer=weight.title,
         kind=layer_kind(weight),
         shape=parametrization.shape,
-        steps=parametrization.options.steps if isinstance(parametrization, Orthogonal) else None,
+        steps=None if options is None else options.steps,
+        bound=None if options is None else options.bound,
+        schedule=None if options is None else options.schedule,
+        target=None if options is None or options.target is None else options.target.sigma_min,
+        would_take=what_it_would_take(parametrization, Z) if isinstance(parametrization, Orthogonal) else "",
         scale=(float(factors.min()), float(factors.max())),
         delta=max(float(delta.max()) for delta in deltas),
         sigma=(min(float(sigma.min()) for sigma in sigmas), max(float(sigma.max()) for sigma in sigmas)),
         why="",
     )
+
+
+def what_it_would_take(parametrization: Orthogonal, Z: Tensor) -> str:
+    """What is needed for the target now, if that is not what there is."""
+    options = parametrization.options
+    if options.target is None:
+        return ""
+    try:
+        needed = options.choose_for(parametrization.layout.matrices(Z))
+    except ValueError as error:
+        return str(error)
+    return "" if needed == options else str(needed.choice)
 
 
 def plain_row(weight: Weight, reasons: dict[str, str]) -> Row:

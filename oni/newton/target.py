@@ -2,8 +2,8 @@
 
 For a number of steps and a target there is a lowest start from which the best polynomials still reach it. A minimax
 schedule made for that start serves every matrix that starts at or above it. So the schedule that is chosen depends on
-the target and the number of steps alone: layers of one shape stay in one batch, and a spectrum may fall as far
-as it can before more steps are needed.
+the target and the number of steps alone: weights of one shape that need as many steps stay in one batch, and a spectrum
+may fall as far as it can before more are needed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from oni.newton.product_count import count_products
 from oni.newton.schedule import certified_range, checked_interval, get_schedule
 from oni.newton.start import find_starts
 
-__all__ = ["Choice", "check_target", "choose", "steps_for"]
+__all__ = ["Choice", "Target", "check_target", "choose", "steps_for"]
 
 CANDIDATES = ("compact", "tight")
 """The Frobenius bound costs what the compact one does, and starts lower."""
@@ -31,8 +31,19 @@ FURTHER = 3
 """How many numbers of steps to compare: one more may cost less, where the matrix is formed anew fewer times."""
 
 
+class Target(NamedTuple):
+    """What is asked for."""
+
+    sigma_min: float
+    """Every singular value shall be at least this."""
+    bound: str | None = None
+    """The bound to use; ``None`` leaves it to be chosen."""
+    schedule: str | None = None
+    """The schedule to use; ``"minimax"`` leaves its lower end to be chosen, ``None`` all of it."""
+
+
 class Choice(NamedTuple):
-    """How to orthogonalise."""
+    """How to reach it."""
 
     bound: str
     schedule: str
@@ -114,26 +125,16 @@ def first_reaching(ranges: Iterator[tuple[float, float]], sigma_min: float) -> i
     )
 
 
-def choose(
-    matrices: Tensor,
-    sigma_min: float,
-    *,
-    center: bool | str = "auto",
-    groups: int = 1,
-    bound: str | None = None,
-    schedule: str | None = None,
-) -> Choice:
-    """The cheapest way, by counted products, that certifies ``sigma_min`` for ``matrices (..., n, d)`` as they are.
+def choose(matrices: Tensor, target: Target, *, center: bool | str = "auto", groups: int = 1) -> Choice:
+    """The cheapest way, by counted products, that certifies a target for ``matrices (..., n, d)`` as they are.
 
-    Args:
-        matrices: the proxy.
-        sigma_min: the target.
-        center, groups: as in :func:`oni.orthogonalize`.
-        bound, schedule: if given, only these; ``"minimax"`` then stands for any lower end.
+    Raises:
+        ValueError: if no number of steps can, with the reason.
 
-    >>> choose(torch.randn(64, 256, generator=torch.Generator().manual_seed(0)), 0.9)
+    >>> choose(torch.randn(64, 256, generator=torch.Generator().manual_seed(0)), Target(0.9))
     Choice(bound='tight', schedule='minimax:0.238', steps=2)
     """
+    sigma_min, bound, schedule = target
     aim = with_reserve(sigma_min, matrices.dtype)
     _, center, groups = check_options(matrices.shape, 0, center, bound or "compact", groups, schedule or "newton")
     starts = find_starts(matrices, center=center, groups=groups)
@@ -153,7 +154,7 @@ def with_reserve(sigma_min: float, dtype: torch.dtype) -> float:
     rounding = 32 * torch.finfo(work).eps + (torch.finfo(dtype).eps / 2 if dtype != work else 0.0)
     aim = sigma_min + max(rounding, 0.01 * (1 - sigma_min))
     if aim >= 1:
-        raise ValueError(f"sigma_min={sigma_min!r} is too near to 1 for {dtype}; pass at most {1 - 2 * rounding:.6g}")
+        raise ValueError(f"it is too near to 1 for {dtype}, which rounds it off; pass at most {1 - 2 * rounding:.6g}")
     return aim
 
 

@@ -28,19 +28,21 @@ class _DropIn(Base):
     def __init__(
         self,
         *args: Any,
-        steps: int = 5,
+        steps: int | None = None,
+        sigma_min: float | None = None,
         scale: float | str = 1.0,
         learn_scale: bool = False,
         center: bool | str = "auto",
-        bound: str = "compact",
+        bound: str | None = None,
         row_groups: int = 1,
-        schedule: str = "newton",
+        schedule: str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(*args, **kwargs)
         orthogonal(
             self,
             steps=steps,
+            sigma_min=sigma_min,
             scale=scale,
             learn_scale=learn_scale,
             center=center,

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Integral, Real
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 
 from oni.newton.orthogonalize import check_options
+from oni.newton.target import Choice, Target, check_target, choose
 
 __all__ = ["Options", "check_learn_scale", "check_scale", "make_options"]
 
@@ -25,6 +26,38 @@ class Options:
     bound: str
     groups: int
     schedule: str
+    target: Target | None = None
+    """What ``steps``, ``bound`` and ``schedule`` were, or are to be, chosen for."""
+
+    @property
+    def choice(self) -> Choice:
+        return Choice(self.bound, self.schedule, self.steps)
+
+    def choose_for(self, matrices: Tensor) -> Options:
+        """The options with steps, bound and schedule chosen for these matrices, where there is a target."""
+        if self.target is None:
+            return self
+        try:
+            choice = choose(matrices, self.target, center=self.center, groups=self.groups)
+        except ValueError as error:
+            raise ValueError(f"sigma_min={self.target.sigma_min!r} can't be reached: {error}") from None
+        return replace(self, **choice._asdict())
+
+    def wants_the_same(self, other: Options) -> bool:
+        """Whether the same is asked for, whatever was chosen for it."""
+        if self.target is None or other.target is None:
+            return self == other
+        return replace(self, **other.choice._asdict()) == other
+
+    def keywords(self) -> dict[str, Any]:
+        """What makes the same weight, as ``oni.orthogonal`` takes it."""
+        return {name: value for name, value in vars(self).items() if name != "target"}
+
+    def __str__(self) -> str:
+        set_options = self.keywords()
+        if self.target is not None:
+            set_options["sigma_min"] = self.target.sigma_min
+        return ", ".join(f"{name}={value!r}" for name, value in set_options.items())
 
     def of_orthogonalize(self) -> dict[str, Any]:
         """Those that ``orthogonalize`` takes."""
@@ -32,19 +65,35 @@ class Options:
 
 
 def make_options(
-    steps: int = 5,
+    steps: int | None = None,
     scale: float | str = 1.0,
     learn_scale: bool = False,
     center: bool | str = "auto",
-    bound: str = "compact",
+    bound: str | None = None,
     groups: int = 1,
-    schedule: str = "newton",
+    schedule: str | None = None,
+    sigma_min: float | None = None,
 ) -> Options:
-    """Check options as far as that is possible without a weight: whether groups divide its rows is seen later."""
+    """Check options as far as that is possible without a weight.
+
+    Whether groups divide its rows is seen later, and what a target takes is chosen later (``choose_for``).
+    """
+    target = None
+    if sigma_min is not None:
+        if steps is not None:
+            raise ValueError(
+                f"pass either steps or sigma_min, from which steps follow, got steps={steps!r} and "
+                f"sigma_min={sigma_min!r}"
+            )
+        target = Target(check_target(sigma_min), bound, schedule)
+        steps = 0
+    steps = 5 if steps is None else steps
+    bound = "compact" if bound is None else bound
+    schedule = "newton" if schedule is None else schedule
     # As many rows as groups, which always fits.
     rows = int(groups) if isinstance(groups, Integral) and groups > 0 else 1
     steps, _, groups = check_options((rows, 1), steps, center, bound, groups, schedule)
-    return Options(steps, check_scale(scale), check_learn_scale(learn_scale), center, bound, groups, schedule)
+    return Options(steps, check_scale(scale), check_learn_scale(learn_scale), center, bound, groups, schedule, target)
 
 
 def check_learn_scale(learn_scale: bool) -> bool:

@@ -8,17 +8,21 @@ float16, bfloat16 and averages of equal ones keep.
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import torch
 from torch import Tensor
 
 from oni.newton.matrix import Layout
+from oni.newton.target import Target, check_target
 from oni.nn.options import Options, make_options
 
 __all__ = ["decode_options", "encode_options"]
 
 LONGEST = 4096
+CHOSEN_SIZE = 512
+VERSION = 2
+"""Of the form: in the first there were no targets, and minimax was two best cubics."""
 
 
 def encode_options(options: Options, layout: Layout) -> Tensor:
@@ -27,7 +31,15 @@ def encode_options(options: Options, layout: Layout) -> Tensor:
     >>> decode_options(encode_options(make_options(steps=3, scale="relu"), Layout(groups=2)).half())[0].scale
     1.4142135623730951
     """
-    text = json.dumps({"oni": 1, **asdict(options), "layout": layout._asdict()}, separators=(",", ":"))
+    fields = {"oni": VERSION, **asdict(options), "layout": layout._asdict()}
+    if options.target is None:
+        del fields["target"]
+    else:
+        fields["target"] = options.target._asdict()
+    text = json.dumps(fields, separators=(",", ":"))
+    if options.target is not None:
+        # What is chosen may change; the size may not, as distributed checkpoints are read into tensors of equal size.
+        text = text.ljust(CHOSEN_SIZE)
     return torch.tensor(list(text.encode()), dtype=torch.float32)
 
 
@@ -39,10 +51,20 @@ def decode_options(tensor: object) -> tuple[Options, Layout]:
         fields = json.loads(bytes(tensor.detach().cpu().float().round().int().tolist()).decode("ascii"))
         layout = Layout(**fields.pop("layout"))
         version = fields.pop("oni")
+        target = fields.pop("target", None)
         options = make_options(**fields)
+        if target is not None:
+            sigma_min, bound, schedule = (target[name] for name in Target._fields)
+            asked = make_options(sigma_min=check_target(sigma_min), bound=bound, schedule=schedule)
+            options = replace(options, target=asked.target)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise ValueError(f"not the saved options of an orthogonal weight ({type(error).__name__})") from None
     valid_layout = type(layout.groups) is int and layout.groups > 0 and type(layout.transposed) is bool
-    if version != 1 or not valid_layout:
+    if version == 1 and options.schedule == "minimax":
+        raise ValueError(
+            "the weight was trained with an earlier minimax schedule, two best cubics, which is no longer computed; "
+            "bake it with the version that saved it"
+        )
+    if version not in (1, VERSION) or not valid_layout:
         raise ValueError(f"the options of an orthogonal weight were saved in a form unknown here (version {version!r})")
     return options, layout

@@ -24,6 +24,7 @@ __all__ = [
     "get_layout",
     "is_transformers_conv1d",
     "is_zero",
+    "make_orthogonal",
     "orthogonal",
     "parameter_order",
 ]
@@ -37,13 +38,14 @@ def orthogonal(
     module: M,
     name: str = "weight",
     *,
-    steps: int = 5,
+    steps: int | None = None,
+    sigma_min: float | None = None,
     scale: float | str = 1.0,
     learn_scale: bool = False,
     center: bool | str = "auto",
-    bound: str = "compact",
+    bound: str | None = None,
     groups: int = 1,
-    schedule: str = "newton",
+    schedule: str | None = None,
 ) -> M:
     r"""Compute ``module.weight`` from a proxy Z by :func:`oni.orthogonalize` from now on.
 
@@ -57,8 +59,12 @@ def orthogonal(
         module: a linear layer, a convolution, a recurrent cell, or any module whose parameter ``name`` has two or more
             dimensions, the first being its outputs.
         name: which parameter. A recurrent cell's is ``"weight_hh"``, with ``groups`` its number of gates.
-        steps: how far to orthogonalise; see :func:`oni.orthogonalize`, as for ``center``, ``bound``, ``groups`` (of
-            rows, in each convolution group) and ``schedule``.
+        steps: how far to orthogonalise, 5 by default; see :func:`oni.orthogonalize`, as for ``center``, ``bound``
+            (``"compact"`` by default), ``groups`` (of rows, in each convolution group) and ``schedule`` (``"newton"``).
+        sigma_min: instead of ``steps``, a lower bound for the singular values of the orthogonalised matrix: the
+            cheapest steps, bound and schedule, by counted products, that certify it for the weight as it is now are
+            chosen. A ``bound`` or ``schedule`` that is given stays. Training moves the spectrum: ``oni.summary`` shows
+            where it is, :func:`oni.retune` chooses again.
         scale: g, a number or the name of an activation that ``torch.nn.init.calculate_gain`` knows: ``"relu"`` is
             :math:`\sqrt 2`, which keeps the signal through ReLU layers.
         learn_scale: learn one g per output filter, starting at ``scale``.
@@ -71,11 +77,14 @@ def orthogonal(
     >>> layer = orthogonal(nn.Linear(64, 16), steps=12)
     >>> torch.allclose(layer.weight @ layer.weight.T, torch.eye(16), atol=1e-5)
     True
+    >>> layer = orthogonal(nn.Linear(64, 16), sigma_min=0.9)
+    >>> bool(torch.linalg.svdvals(layer.weight).min() >= 0.9)
+    True
     """
     check_module(module)
-    options = make_options(steps, scale, learn_scale, center, bound, groups, schedule)
+    options = make_options(steps, scale, learn_scale, center, bound, groups, schedule, sigma_min)
     weight = check_weight(module, name, type(module).__name__)
-    attach(module, name, Orthogonal(weight, get_layout(module), options))
+    attach(module, name, make_orthogonal(weight, get_layout(module), options, type(module).__name__))
     return module
 
 
@@ -237,6 +246,16 @@ class FromProxy(nn.Module):
         return ", ".join(f"{name}={value!r}" for name, value in vars(self.options).items())
 
 
+def make_orthogonal(weight: Tensor, layout: Layout, options: Options, label: str) -> Orthogonal:
+    """The parametrization of a weight, with what a target takes chosen; errors call the layer by this label."""
+    try:
+        parametrization = Orthogonal(weight, layout, options)
+        parametrization.set_options(options.choose_for(layout.matrices(weight)))
+    except ValueError as error:
+        raise ValueError(f"{label}: {error}") from None
+    return parametrization
+
+
 class Cache(Protocol):
     """What may hold weights for a while: see ``oni/models/cache.py``."""
 
@@ -252,10 +271,15 @@ class Orthogonal(FromProxy):
 
     def __init__(self, weight: Tensor, layout: Layout, options: Options) -> None:
         super().__init__(weight, layout, options)
+        self.matrix_shape = layout.matrices(weight).shape
         # Whether the groups fit is known only now.
-        shape = layout.matrices(weight).shape
-        check_options(shape, **options.of_orthogonalize())
-        self.batch_key = (shape, *options.of_orthogonalize().values())
+        check_options(self.matrix_shape, **options.of_orthogonalize())
+        self.set_options(options)
+
+    def set_options(self, options: Options) -> None:
+        """Compute the weight with these options from now on; ``scale`` and ``learn_scale`` must be the same."""
+        self.options = options
+        self.batch_key = (self.matrix_shape, *options.of_orthogonalize().values())
         """Equal for parametrizations that can be computed in one call."""
 
     def forward(self, Z: Tensor) -> Tensor:
@@ -278,7 +302,17 @@ class Orthogonal(FromProxy):
         return encode_options(self.options, self.layout)
 
     def set_extra_state(self, state: Any) -> None:
-        """Nothing: a model's options are what its code says, not what a checkpoint does."""
+        """Take over what was chosen for the weight, where the same target was set; other options are the code's."""
+        if state is None or self.options.target is None:
+            return
+        from oni.nn.options_codec import decode_options
+
+        saved, _ = decode_options(state)
+        if saved.wants_the_same(self.options):
+            self.set_options(saved)
+
+    def extra_repr(self) -> str:
+        return str(self.options)
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
         # No checkpoint needs the options, so none without them is incomplete.

@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from types import MappingProxyType
 from typing import Any, TypeVar
 
 import torch
@@ -268,5 +267,5 @@ def list_methods() -> Iterator[Method]:
     )
 
 
-METHODS: Mapping[str, Method] = MappingProxyType({method.name: method for method in list_methods()})
+METHODS: dict[str, Method] = {method.name: method for method in list_methods()}
 """Every method, by its name."""

@@ -74,7 +74,7 @@ def reproduce(request: Request, setting: Setting | None = None) -> None:
         setting.check_extractors()
     quiet = request.json or request.table is not None
     terminal = Console(quiet=True) if quiet else console(plain=request.plain)
-    folder = request.out / request.id
+    folder = request.out / experiment.file_name
     make_folder(folder)
     # Made before the work, so that a folder that can't be written to is noticed first.
     with TemporaryDirectory(dir=folder, prefix=".unfinished-") as unfinished:
@@ -172,7 +172,7 @@ def add_part(
     experiment: Experiment, results: Results, request: Request, setting: Setting, unfinished: Path
 ) -> list[Path]:
     """Put the runs that ``--only`` chose into the ``results.json`` of the same command, if there is one."""
-    folder = request.out / request.id
+    folder = request.out / experiment.file_name
     if not (folder / RESULTS).exists():
         return []
     record = json.loads((folder / RESULTS).read_text(encoding="utf-8"))
@@ -192,7 +192,7 @@ def write_results(
     from oni.style import drawing, save
 
     with drawing():
-        pictures = save(experiment.draw(results), unfinished, experiment.id)
+        pictures = save(experiment.draw(results), unfinished, experiment.file_name, photographs=experiment.photographs)
     written = [write_atomically(folder / picture.name, picture.read_bytes()) for picture in pictures]
     return [*written, write_atomically(folder / RESULTS, format_json(record))]
 

@@ -9,10 +9,11 @@ from pathlib import Path
 
 from oni.names import unknown_name
 from oni.recipes.data.datasets import load_dataset
-from oni.recipes.networks.own import is_own, register_network
+from oni.recipes.own import is_own
 from oni.recipes.training.config import Config
 from oni.recipes.training.devices import Hardware, is_first_process
 from oni.recipes.training.overrides import apply_changes, read_changes
+from oni.recipes.training.own_code import REGISTRIES, register_own
 from oni.recipes.training.run import Result, train
 from oni.recipes.training.watch import WATCHED, build_watchers
 from oni.terminal import ascii_only, console, table
@@ -39,27 +40,40 @@ class Request:
 def read_config(file: Path, changes: Sequence[str]) -> Config:
     """The configuration in a file, with changes; what neither names has its default.
 
-    A network of the user's own, ``package.module:Network``, is imported if the file or a change names it. The
+    A network or method of the user's own, ``package.module:Network``, is imported if the file or a change names it. The
     ``config.json`` of a run folder alone is not enough: others may have written it.
     """
     in_file = read_changes(file)
-    networks = {"file": find_network(in_file), "changes": find_network(changes)}
-    network = networks["changes"] or networks["file"]
-    if network and is_own(network):
-        if network != networks["changes"] and file.with_name("run.json").exists():
-            raise ValueError(
-                f"{file}: is of a run folder, whose code is not imported; if you trust {network}, "
-                f"add network={network} to the command"
-            )
-        register_network(network)
-    return apply_changes(Config(), [*in_file, *changes])
+    for kind in REGISTRIES:
+        typed = find_value(changes, kind)
+        name = typed or find_value(in_file, kind)
+        if name and is_own(name):
+            if name != typed and file.with_name("run.json").exists():
+                raise ValueError(
+                    f"{file}: is of a run folder, whose code is not imported; if you trust {name}, "
+                    f"add {kind}={name} to the command"
+                )
+            register_own(kind, name)
+    return apply_changes(Config(), [*drop_replaced(in_file, changes), *changes])
 
 
-def find_network(changes: Sequence[str]) -> str | None:
-    """The network that changes name, if any."""
-    values = [
-        text.strip() for key, _, text in (change.partition("=") for change in changes) if key.strip() == "network"
+def drop_replaced(in_file: Sequence[str], changes: Sequence[str]) -> list[str]:
+    """What of the file stays: not the options of a method, network, data set or task that a change replaces.
+
+    >>> drop_replaced(["method=oni", "method_options.steps=5", "epochs=3"], ["method=he"])
+    ['method=oni', 'epochs=3']
+    """
+    replaced = [
+        f"{owner}_options."
+        for owner in ("data", "network", "method", "task")
+        if find_value(changes, owner) not in (None, find_value(in_file, owner))
     ]
+    return [change for change in in_file if not change.startswith(tuple(replaced))]
+
+
+def find_value(changes: Sequence[str], wanted: str) -> str | None:
+    """What changes set a key to, if any does."""
+    values = [text.strip() for key, _, text in (change.partition("=") for change in changes) if key.strip() == wanted]
     return values[-1] if values else None
 
 

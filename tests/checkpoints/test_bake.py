@@ -121,6 +121,16 @@ def test_state_dicts_load_with_and_without_options(tmp_path):
         other.load_state_dict({key: value for key, value in state.items() if "original" not in key}, strict=True)
 
 
+def saved_before(schedule):
+    """Options as the first version saved them."""
+    text = bytes(encode_options(make_options(schedule=schedule), Layout()).byte().tolist())
+    return torch.tensor(list(text.replace(b'"oni":2', b'"oni":1'))).float()
+
+
+def test_options_of_the_first_version():
+    assert decode_options(saved_before("newton"))[0] == make_options()
+
+
 @pytest.mark.parametrize(
     ("tensor", "words"),
     [
@@ -133,10 +143,11 @@ def test_state_dicts_load_with_and_without_options(tmp_path):
         (torch.tensor(list(b"[]")).float(), "not the saved options"),
         (
             torch.tensor(
-                list(encode_options(make_options(), Layout()).byte().numpy().tobytes().replace(b'"oni":1', b'"oni":2'))
+                list(encode_options(make_options(), Layout()).byte().numpy().tobytes().replace(b'"oni":2', b'"oni":3'))
             ),
-            "version 2",
+            "version 3",
         ),
+        (saved_before("minimax"), "two best cubics"),
         (encode_options(make_options(), Layout(groups=0)), "form unknown"),
         (encode_options(make_options(), Layout())[:-1], "not the saved options"),
     ],

@@ -6,6 +6,7 @@ python distributed_worker.py RANK WORLD INIT_FILE WAY OUT
 import os
 import sys
 
+import pytest
 import torch
 import torch.distributed as dist
 from torch import nn
@@ -43,6 +44,25 @@ def data():
     return torch.randn(STEPS, 2, BATCH, 12, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
 
 
+def check_target_of_shards(mesh):
+    """A shard does not tell the spectrum: retune says so, and works on what is gathered."""
+    from torch.distributed.fsdp import fully_shard
+
+    torch.manual_seed(0)
+    layer = oni.convert(nn.Linear(12, 8), sigma_min=0.9)
+    fully_shard(layer, mesh=mesh)
+    for look in (oni.retune, oni.summary):
+        with pytest.raises(ValueError, match="Linear: its proxy is sharded"):
+            look(layer)
+    layer.unshard()
+    with torch.no_grad():
+        layer.parametrizations.weight.original[0] *= 30
+    assert len(oni.retune(layer)) == 1
+    (row,) = oni.summary(layer).rows
+    assert row.sigma[0] >= 0.9, row
+    layer.reshard()
+
+
 def losses(net, x):
     return net(x).square().mean()
 
@@ -61,6 +81,7 @@ def main(rank, world, init_file, way, out):
         from torch.distributed.fsdp import fully_shard
 
         mesh = init_device_mesh("cpu", (world,))
+        check_target_of_shards(mesh)
         for layer in net:
             if isinstance(layer, nn.Linear):
                 fully_shard(layer, mesh=mesh)

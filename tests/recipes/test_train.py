@@ -242,12 +242,20 @@ def test_no_code_because_a_run_folder_says_so(train, tmp_path, own_network):
     assert (tmp_path / "imported").exists()
 
 
+def test_another_method_than_the_file_has(train, tmp_path):
+    options = "method: oni\nmethod_options: {steps: 2}"
+    (tmp_path / "other.yaml").write_text(TINY.replace("method: plain", options))
+    code, printed, err = train("other.yaml", "method=he", "--plain")
+    assert code == 0, err
+    assert "mlp-he-" in printed
+
+
 DOCUMENTATION = Path(__file__).parents[2] / "docs" / "running.md"
 
 
 @pytest.mark.skipif(not DOCUMENTATION.exists(), reason="the documentation is not part of the installed package")
 def test_the_documented_example(train, tmp_path):
-    (example,) = re.findall(r"```yaml\n(.*?)```", DOCUMENTATION.read_text(), re.DOTALL)
+    example, *_ = re.findall(r"```yaml\n(.*?)```", DOCUMENTATION.read_text(), re.DOTALL)
     (tmp_path / "example.yaml").write_text(example)
     code, printed, err = train("example.yaml", "epochs=1", "samples=256", "--plain")
     assert code == 0, err

@@ -223,6 +223,11 @@ class Experiment:
     demand: Callable[[Sequence[Any], Any], list[str]] | None = None
     """From all runs and a `Setting` to lines that say what they take: epochs, images, memory."""
 
+    @property
+    def file_name(self) -> str:
+        """Of its folder and its pictures: the id, without what a file's name can't have."""
+        return self.id.replace(":", "-")
+
     def planned(self, preset: str, seed: int = 0, seeds: int | None = None, **sizes: Any) -> list[Any]:
         """The parameters of every run.
 

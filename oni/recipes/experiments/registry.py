@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from importlib import import_module
 
 from oni.names import unknown_name
 from oni.recipes.experiments.experiment import Experiment
+from oni.recipes.own import import_own, is_own
 
 __all__ = ["MEASURED", "MODULES", "PAPER", "load_all", "load_experiment", "paper_order"]
 
@@ -54,11 +56,18 @@ MEASURED = ("practice", *PAPER)
 
 
 def load_experiment(id: str) -> Experiment:
-    """The experiment of an id; nothing else is imported."""
+    """The experiment of an id, or of the user's own name for one, ``package.module:EXPERIMENT``."""
+    if is_own(id):
+        own: Experiment = import_own("experiment", id, is_experiment, "an Experiment")
+        return replace(own, id=id)
     if id not in MODULES:
         raise ValueError(unknown_name("experiment", id, MODULES))
     experiment: Experiment = import_module(f"{__package__}.{MODULES[id]}").EXPERIMENT
     return experiment
+
+
+def is_experiment(value: object) -> bool:
+    return isinstance(value, Experiment)
 
 
 def load_all() -> dict[str, Experiment]:

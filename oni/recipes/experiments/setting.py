@@ -91,7 +91,8 @@ class Setting:
                 load_dataset(name, self.data, download=True)
         paths = {name: getattr(self, name) for name in ("runs", "data", "inception", "classifier")}
         resolved = {name: path and path.resolve() for name, path in paths.items()}
-        return replace(self, **resolved, download=False)
+        # Each process loads its own extractors: a TorchScript network can't be pickled.
+        return replace(self, **resolved, download=False, extractors={})
 
     def load_dataset(self, config: Config) -> Dataset:
         """The data set of a configuration, read once."""
@@ -110,7 +111,9 @@ class Setting:
         if self.inception is not None and "inception" not in self.extractors:
             from oni.recipes.metrics.extractors import load_inception
 
-            self.extractors["inception"] = load_inception(self.inception, self.inception_sha256)
+            self.extractors["inception"] = load_inception(
+                self.inception, self.inception_sha256, self.hardware.single_device
+            )
         if self.classifier is not None:
             from oni.recipes.generated.classifier import read_classifier
 

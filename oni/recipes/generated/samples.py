@@ -10,7 +10,8 @@ from torch import Tensor
 from oni.files import check_writable, write_atomically
 from oni.names import unknown_name
 from oni.recipes.sheets import to_bytes, write_sheet
-from oni.recipes.tasks.gan import build_gan, fixed_noise
+from oni.recipes.tasks.gan import fixed_noise
+from oni.recipes.tasks.gan_setup import build_gan
 from oni.recipes.training.trained import TrainedRun
 
 __all__ = ["MODES", "TrainedGenerator", "draw_sheet"]

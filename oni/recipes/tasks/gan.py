@@ -40,90 +40,23 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.optim import Optimizer
 
-from oni.names import unknown_name
 from oni.recipes.data.batches import seeded_generator, shuffle_indices, split
 from oni.recipes.data.images import Dataset
-from oni.recipes.methods import apply
 from oni.recipes.metrics.features import RandomFeatures, extract
-from oni.recipes.networks.gan import GAN, IMAGE_SIZE, image_layers
-from oni.recipes.networks.registry import NETWORKS, find_output_layer
+from oni.recipes.networks.gan import IMAGE_SIZE
 from oni.recipes.sheets import to_bytes, write_sheet
 from oni.recipes.tasks.gan_losses import LOSSES
+from oni.recipes.tasks.gan_setup import build_gan, check_fields, check_task_options, method_loss
 from oni.recipes.training.config import Config
 from oni.recipes.training.optimizer import build_optimizer, learning_rate_at, set_learning_rate
 from oni.recipes.training.task import Task
 
-__all__ = ["SHEET", "GANTraining", "build_gan", "fixed_noise", "resize"]
+__all__ = ["SHEET", "GANTraining", "fixed_noise", "resize"]
 
 SHEET = 64
 """Images on a sheet."""
 GENERATE_BATCH = 100
 """Images generated at once for a measurement."""
-
-
-def build_gan(config: Config) -> GAN:
-    """Both networks as they start, with the method on the discriminator."""
-    torch.manual_seed(config.seed)
-    gan = NETWORKS[config.network](**config.network_options)
-    if not isinstance(gan, GAN):
-        raise ValueError(f"task 'gan' needs a network of two, such as network=dcgan; {config.network!r} is one")
-    constrain(gan.discriminator, config, gan.channels)
-    gan = gan.double() if config.precision == "64-true" else gan
-    # A third faster on CPUs, and on GPUs with tensor cores.
-    return gan.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-
-
-def constrain(discriminator: nn.Module, config: Config, channels: int) -> None:
-    """Put the method on the discriminator, and on its first and last layer what the configuration says."""
-    options = dict(config.method_options)
-    output = find_output_layer(discriminator)
-    skip = []
-    if output and not config.change_output:
-        skip.append(output)
-    first = image_layers(discriminator, channels)
-    if config.task_options["first_layer"] == "unnormalised":
-        if "steps" not in options:
-            raise ValueError(f"task_options.first_layer=unnormalised is a form of oni; got method={config.method!r}")
-        skip += first
-    try:
-        apply(config.method, discriminator, skip=skip or None, **options)
-        if config.task_options["first_layer"] == "unnormalised":
-            apply("oni-columns", discriminator, only=first, steps=options["steps"], scale=options["scale"])
-    except TypeError as error:
-        raise ValueError(f"method_options: {error}") from error
-    if output and not config.change_output:
-        apply("sn", discriminator, only=output)
-
-
-def check_fields(config: Config) -> None:
-    """Refuse what a GAN would not do."""
-    unused = {"normalise": "mean", "accumulate": 1, "init_scale": False, "reset_momentum": False}
-    for name, default in unused.items():
-        if getattr(config, name) != default:
-            raise ValueError(f"task 'gan' knows no {name}, got {getattr(config, name)!r}; leave it at {default!r}")
-
-
-def check_task_options(options: dict[str, Any]) -> None:
-    """Refuse options of a wrong kind or value."""
-    choices = {"loss": list(LOSSES), "first_layer": ["method", "unnormalised"]}
-    for name, allowed in choices.items():
-        if options[name] not in allowed:
-            raise ValueError(unknown_name(f"task_options.{name}", options[name], allowed))
-    for name, least in {"n_dis": 1, "updates": 0, "distance_samples": 0}.items():
-        value = options[name]
-        if isinstance(value, bool) or not isinstance(value, int) or value < least:
-            raise ValueError(f"task_options.{name} must be a whole number of at least {least}, got {value!r}")
-    if 0 < options["distance_samples"] <= RandomFeatures.num_features:
-        raise ValueError(
-            f"task_options.distance_samples must be 0 or more than the {RandomFeatures.num_features} random features, "
-            f"got {options['distance_samples']}"
-        )
-    for name, below in {"beta2": 1.0, "ema": 1.0, "epoch_decay": 10.0}.items():
-        value = options[name]
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < below:
-            raise ValueError(f"task_options.{name} must be at least 0 and below {below:g}, got {value!r}")
-    if not isinstance(options["reuse_batch"], bool):
-        raise ValueError(f"task_options.reuse_batch must be true or false, got {options['reuse_batch']!r}")
 
 
 def fixed_noise(count: int, latent: int, seed: int | str = "sheet") -> Tensor:
@@ -181,6 +114,7 @@ class GANTraining(Task):
             )
         if self.sharded:
             raise ValueError("task 'gan' needs whole weights in each process, which fsdp2 shards; pass --strategy ddp")
+        self.method_loss = method_loss(self.models["discriminator"], config, channels)
         self.step = 0
         generator = self.models["generator"]
         self.average = {name: value.clone() for name, value in generator.state_dict().items()}
@@ -257,11 +191,10 @@ class GANTraining(Task):
         real_scores, fake_scores = scores[: len(real)], scores[len(real) :]
         loss = self.loss.discriminator(real_scores, fake_scores)
         self.optimizers["discriminator"].zero_grad()
-        self.fabric.backward(loss)
+        self.fabric.backward(loss + self.method_loss(self.models["discriminator"]) if self.method_loss else loss)
         self.optimizers["discriminator"].step()
         count = len(real)
         wrong = ((real_scores <= 0).sum() + (fake_scores >= 0).sum()) / 2
-        # The generator's loss is not of this step; its sum is made for as many samples in the next.
         self.totals.add(
             count,
             d_loss=loss.detach() * count,

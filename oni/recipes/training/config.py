@@ -168,8 +168,8 @@ class Config:
     @property
     def name(self) -> str:
         """The name of the run's folder: what a person looks for first, then the hash."""
-        network = re.sub(r"[^\w.-]", "-", self.network)
-        return f"{network}-{self.method}-lr{self.learning_rate:g}-seed{self.seed}-{self.hash}"
+        network, method = (re.sub(r"[^\w.-]", "-", name) for name in (self.network, self.method))
+        return f"{network}-{method}-lr{self.learning_rate:g}-seed{self.seed}-{self.hash}"
 
 
 def drop_new_defaults(values: dict[str, Any]) -> dict[str, Any]:

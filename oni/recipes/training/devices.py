@@ -68,6 +68,11 @@ class Hardware:
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         return min(MOST_READERS, max(0, cores // self.devices - 1))
 
+    @property
+    def single_device(self) -> str:
+        """Where one process computes something by itself: "cuda" or "cpu"."""
+        return "cuda" if self.accelerator in ("auto", "cuda", "gpu") and torch.cuda.is_available() else "cpu"
+
     def check_machine(self) -> None:
         """Refuse what this machine has not, because Fabric would wait for it."""
         cuda, mps = torch.cuda.is_available(), torch.backends.mps.is_available()

@@ -26,12 +26,12 @@ import torch
 from oni.machine import code_version, machine, versions
 from oni.recipes.data.datasets import is_official, load_dataset
 from oni.recipes.data.images import Dataset
-from oni.recipes.networks.own import source_sha256
 from oni.recipes.tasks.registry import load_task
 from oni.recipes.training.config import Config
 from oni.recipes.training.devices import Hardware, launch_fabric, on_first_process, print_errors_once
 from oni.recipes.training.interruption import Interrupted, catch_signals
 from oni.recipes.training.loop import Loop, Saving
+from oni.recipes.training.own_code import REGISTRIES, source_sha256
 from oni.recipes.training.progress import Reporter, Silent, make_reporter
 from oni.recipes.training.run_folder import FORMAT, RunFolder, Unfinished
 from oni.recipes.training.watch import Watch
@@ -194,14 +194,16 @@ def open_folder(folder: RunFolder, inside: ExitStack, *, resume: bool) -> None:
 
 
 def check_origin(folder: RunFolder) -> None:
-    """Refuse a run of other data, or of another version of the user's own network."""
+    """Refuse a run of other data, or of another version of the user's own network or method."""
     folder.check_data()
-    before = (folder.read("run.json") or {}).get("network_sha256")
-    if before != source_sha256(folder.config.network) and before is not None:
-        raise ValueError(
-            f"{folder.path}: the file of network {folder.config.network} has changed since this run; move this folder "
-            "away, or train into another --out"
-        )
+    for kind in REGISTRIES:
+        name = getattr(folder.config, kind)
+        before = (folder.read("run.json") or {}).get(f"{kind}_sha256")
+        if before != source_sha256(kind, name) and before is not None:
+            raise ValueError(
+                f"{folder.path}: the file of {kind} {name} has changed since this run; move this folder away, or train "
+                "into another --out"
+            )
 
 
 def warn_of_other_data(config: Config, sha256: str, report: Reporter) -> None:
@@ -224,8 +226,9 @@ def record_session(folder: RunFolder, fabric: Fabric, hardware: Hardware, step: 
         "sessions": [],
     }
     record["data"] = {"name": config.data, "sha256": sha256, "official": is_official(config.data, sha256)}
-    if code := source_sha256(config.network):
-        record["network_sha256"] = code
+    for kind in REGISTRIES:
+        if code := source_sha256(kind, getattr(config, kind)):
+            record[f"{kind}_sha256"] = code
     session = {
         "from_step": step,
         "started": datetime.now(timezone.utc).isoformat(timespec="seconds"),

@@ -5,6 +5,7 @@ import hashlib
 import io
 import json
 import math
+import pickle
 
 import pytest
 import torch
@@ -17,6 +18,7 @@ from oni.recipes.experiments.gan import fig8a, fig8b, fig9
 from oni.recipes.experiments.gan.family import make_config
 from oni.recipes.experiments.gan.reading import is_closer, outcome
 from oni.recipes.experiments.registry import load_experiment
+from oni.recipes.experiments.setting import Setting
 
 SEEDS = (0, 1)
 
@@ -145,6 +147,22 @@ def test_a_run_that_diverged_is_farthest():
 class Pooled(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return nn.functional.adaptive_avg_pool2d(x, (2, 2)).flatten(1)
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")
+def test_a_setting_goes_to_other_processes(tmp_path):
+    inception = tmp_path / "inception.pt"
+    torch.jit.script(Pooled()).save(inception)
+    setting = Setting(
+        tmp_path, inception=inception, inception_sha256=hashlib.sha256(inception.read_bytes()).hexdigest()
+    )
+    setting.check_extractors()
+    assert setting.extractors["inception"].kind == "inception"
+    there = pickle.loads(pickle.dumps(setting.prepare_elsewhere([])))
+    there.check_extractors()
+    assert there.extractors["inception"].sha256 == setting.inception_sha256
+    with pytest.raises(ValueError, match="--inception-sha256 is the digest of a file: pass --inception FILE as well"):
+        Setting(tmp_path, inception_sha256="00").check_extractors()
 
 
 @pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")

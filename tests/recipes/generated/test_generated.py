@@ -118,6 +118,15 @@ def test_what_sample_refuses(runs, tmp_path, monkeypatch, capsys, arguments, com
     assert not list(tmp_path.iterdir())
 
 
+def test_no_code_is_imported_because_a_folder_names_it(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "evil.py").write_text("raise SystemExit('imported')")
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "config.json").write_text(json.dumps({"task": "gan", "network": "evil:Net"}))
+    assert main(["sample", "run", "-o", "x.png"]) == 2
+    assert "run/config.json: not the configuration of a run (unknown network 'evil:Net'" in capsys.readouterr().err
+
+
 def test_measured_once(runs):
     run, extractor = runs["gan"], make_extractor()
     seen = []

@@ -9,15 +9,18 @@ import pytest
 import torch
 import torch.nn.functional as F
 from PIL import Image
+from torch import nn
 from torch.nn.utils import parametrize
 from torch.testing import assert_close
 
+import oni
 import oni.models.cache
 from oni.cli import main
 from oni.recipes.data.images import Images
 from oni.recipes.sheets import to_bytes, write_sheet
-from oni.recipes.tasks.gan import GANTraining, build_gan
+from oni.recipes.tasks.gan import GANTraining
 from oni.recipes.tasks.gan_losses import LOSSES
+from oni.recipes.tasks.gan_setup import build_gan
 from oni.recipes.training.config import Config
 from oni.recipes.training.devices import Hardware, launch_fabric
 from oni.recipes.training.run import train
@@ -134,6 +137,25 @@ def test_each_update_changes_its_own_network():
     for value, gradient in zip(task.models["discriminator"].parameters(), gradients, strict=True):
         assert value.requires_grad
         assert torch.equal(value.grad, gradient)
+
+
+def test_what_a_method_adds_to_the_loss():
+    """Of the discriminator's own layers, not of the last one with its spectral normalisation."""
+    method = {"method": "orth-reg", "method_options": {"coefficient": 100.0}}
+    task = make_task(**method)
+    D = task.models["discriminator"]
+    assert_close(task.method_loss(D), oni.baselines.penalty(D, 100.0, skip="score"))
+    gradients = {}
+    for name, loss in (("with", task.method_loss), ("without", None)):
+        other = make_task(**method)
+        other.start_epoch(0, 0)
+        other.method_loss = loss and other.method_loss
+        # Away from orthogonal, where the penalty has no gradient.
+        nn.init.normal_(other.models["discriminator"].features[2].weight)
+        other.update_discriminator(next(other.real_images), 0)
+        gradients[name] = other.models["discriminator"].features[2].weight.grad
+    assert gradients["with"].norm() > 10 * gradients["without"].norm()
+    assert make_task().method_loss is None
 
 
 @pytest.mark.parametrize("reuse", [False, True])

@@ -10,16 +10,14 @@ from oni.recipes.experiments.gan.family import (
     PAPER_LENGTH,
     GANRun,
     Player,
-    describe_choices,
-    describe_run,
     estimate_cost,
     make_plan,
     make_presets,
-    make_sweeps,
     measure,
     oni,
     spectral,
 )
+from oni.recipes.experiments.gan.naming import describe_choices, describe_run, make_sweeps
 from oni.recipes.experiments.gan.reading import DISTANCES, format_both, is_closer, make_table, missing
 
 if TYPE_CHECKING:

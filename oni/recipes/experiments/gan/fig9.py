@@ -9,16 +9,14 @@ from oni.recipes.experiments.gan.family import (
     PAPER_LENGTH,
     SHORT,
     GANRun,
-    describe_choices,
-    describe_run,
     estimate_cost,
     make_plan,
     make_presets,
-    make_sweeps,
     measure,
     oni,
     spectral,
 )
+from oni.recipes.experiments.gan.naming import describe_choices, describe_run, make_sweeps
 from oni.recipes.experiments.gan.reading import DISTANCES, judge_pairs, make_table, nobody_diverges
 
 if TYPE_CHECKING:

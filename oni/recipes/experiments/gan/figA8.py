@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from oni.recipes.experiments.experiment import Results
 from oni.recipes.experiments.gan import fig9
-from oni.recipes.experiments.gan.family import describe_choices
+from oni.recipes.experiments.gan.naming import describe_choices
 from oni.recipes.experiments.gan.reading import SCORES, make_table
 from oni.recipes.experiments.gan.scores import NEEDS_SCORES, judge_scores, score_charts
 

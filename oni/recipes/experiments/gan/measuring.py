@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from oni.recipes.experiments.gan.family import GANRun, make_config
 from oni.recipes.generated.measure import NAMES, Protocol, measure_run, read_measured
+from oni.recipes.training.devices import is_first_process
 from oni.recipes.training.mailbox import Messenger
 from oni.recipes.training.overall import OneRun
 from oni.recipes.training.progress import Reporter, make_reporter
@@ -25,7 +26,9 @@ def measure_images(setting: Setting, run: GANRun, folder: Path) -> dict[str, Any
     config = make_config(run)
     dataset = setting.load_dataset(config)
     measured = read_measured(folder, dataset, protocol)
-    for extractor in [] if setting.dry_run else setting.load_extractors(config):
+    # Of several processes, the first measures for all.
+    idle = setting.dry_run or not is_first_process()
+    for extractor in [] if idle else setting.load_extractors(config):
         progress = Progress(setting, folder.name)
         try:
             measured[extractor.kind] = measure_run(folder, dataset, extractor, protocol, progress.watch)

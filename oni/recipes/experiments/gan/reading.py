@@ -8,7 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from oni.recipes.experiments.experiment import Comparison, Judgement, Quantity, Results, Run
-from oni.recipes.experiments.gan.family import NETWORKS, Player, name_player
+from oni.recipes.experiments.gan.family import Player
+from oni.recipes.experiments.gan.naming import NETWORKS, name_player
 
 __all__ = [
     "DISTANCES",

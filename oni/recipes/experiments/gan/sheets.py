@@ -8,15 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from oni.recipes.experiments.experiment import Claim, Comparison, Experiment, Quantity, Results
-from oni.recipes.experiments.gan.family import (
-    GANRun,
-    Player,
-    describe_run,
-    estimate_cost,
-    make_plan,
-    make_sweeps,
-    train_run,
-)
+from oni.recipes.experiments.gan.family import GANRun, Player, estimate_cost, make_plan, train_run
+from oni.recipes.experiments.gan.naming import describe_run, make_sweeps
 from oni.recipes.experiments.gan.reading import NOT_MEASURED, find_runs, nobody_diverges, outcome
 
 if TYPE_CHECKING:
@@ -69,7 +62,7 @@ def make_draw(rows: Mapping[str, Player]) -> Callable[[Results], Figure]:
                 axes.text(0.5, 0.5, outcome(runs[0]), ha="center", va="center", transform=axes.transAxes)
             else:
                 image = Image.open(io.BytesIO(base64.b64decode(sheet["png"]))).convert("RGB")
-                axes.imshow(numpy.asarray(image), interpolation="nearest")
+                axes.imshow(numpy.asarray(image), interpolation="none")
             axes.text(-0.01, 0.5, name.replace(", ", "\n"), ha="right", va="center", transform=axes.transAxes)
         return figure
 
