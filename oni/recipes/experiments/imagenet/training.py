@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -111,7 +112,10 @@ def describe_memory(configs: Sequence[Config], setting: Setting) -> str:
 
     devices = setting.hardware.devices * setting.hardware.num_nodes
     size = configs[0].data_options["size"]
-    memory = max(estimate_memory(config, (3, size, size), devices=devices) for config in configs)
+    # Of each network once, with ONI if it is among its methods: that needs most.
+    largest = {json.dumps(config.network_options): config for config in configs if config.method != "oni"}
+    largest |= {json.dumps(config.network_options): config for config in configs if config.method == "oni"}
+    memory = max(estimate_memory(config, (3, size, size), devices=devices) for config in largest.values())
     at_once = configs[0].batch_size // devices // configs[0].accumulate
     where = "1 device" if devices == 1 else f"each of {devices} devices"
     return f"about {memory / 1e9:.2g} GB on {where} for {at_once} images of {size} x {size} at once"
