@@ -188,7 +188,11 @@ def _part(evaluation: Evaluation, rows: list[int], count: int) -> Evaluation:
     """The evaluation of some of the matrices of a batch."""
 
     def part(tensor: Tensor | None) -> Tensor | None:
-        return None if tensor is None else tensor.unflatten(0, (count, -1))[rows].flatten(0, 1)
+        if tensor is None:
+            return None
+        # Not tensor[rows]: a list of indices would be copied to the device, and waited for.
+        single = tensor.unflatten(0, (count, -1)).unbind()
+        return torch.cat([single[row] for row in rows])
 
     at = Bounded._make(map(part, evaluation.at))
     traces = [Trace._make(map(part, trace)) for trace in evaluation.traces]
