@@ -106,9 +106,10 @@ class _Batch:
         if task != self.task:
             self.task, self.collected, self.pulled_back = task, {}, {}
 
-    def collect(self, index: int, G: Tensor) -> None:
+    def collect(self, index: int, G: Tensor | None) -> None:
         """Keep a gradient until the first inner node runs. With ``create_graph`` each matrix goes its own way."""
-        if not torch.is_grad_enabled():
+        # None where another node has found that there is no gradient after all.
+        if G is not None and not torch.is_grad_enabled():
             with self.lock:
                 self.enter(torch._C._current_graph_task_id())
                 self.collected[index] = G
@@ -188,7 +189,11 @@ def _part(evaluation: Evaluation, rows: list[int], count: int) -> Evaluation:
     """The evaluation of some of the matrices of a batch."""
 
     def part(tensor: Tensor | None) -> Tensor | None:
-        return None if tensor is None else tensor.unflatten(0, (count, -1))[rows].flatten(0, 1)
+        if tensor is None:
+            return None
+        # Not tensor[rows]: a list of indices would be copied to the device, and waited for.
+        single = tensor.unflatten(0, (count, -1)).unbind()
+        return torch.cat([single[row] for row in rows])
 
     at = Bounded._make(map(part, evaluation.at))
     traces = [Trace._make(map(part, trace)) for trace in evaluation.traces]

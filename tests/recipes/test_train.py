@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
+import yaml
 
 from oni.cli import main
 from oni.recipes.data import datasets, fashion_mnist
@@ -255,7 +256,8 @@ DOCUMENTATION = Path(__file__).parents[2] / "docs" / "running.md"
 
 @pytest.mark.skipif(not DOCUMENTATION.exists(), reason="the documentation is not part of the installed package")
 def test_the_documented_example(train, tmp_path):
-    example, *_ = re.findall(r"```yaml\n(.*?)```", DOCUMENTATION.read_text(), re.DOTALL)
+    example, of_a_gan = re.findall(r"```yaml\n(.*?)```", DOCUMENTATION.read_text(), re.DOTALL)
+    assert yaml.safe_load(of_a_gan) == yaml.safe_load(EXAMPLE.with_name("gan.yaml").read_text())
     (tmp_path / "example.yaml").write_text(example)
     code, printed, err = train("example.yaml", "epochs=1", "samples=256", "--plain")
     assert code == 0, err

@@ -92,7 +92,7 @@ def make_table(rows: Mapping[str, Player]) -> Callable[[Results], Comparison]:
             ["GAN", "updates", "deviation of a pixel", "training"],
             cells,
             "Images are the first ones from one z, the same for all, and not chosen. The deviation of a pixel over "
-            "1,000 generated images in [-1, 1] is 0 where all are alike, and about 0.5 in CIFAR-10.",
+            "generated images in [-1, 1] is 0 where all are alike, and about 0.5 in CIFAR-10.",
         )
 
     return table
