@@ -78,7 +78,7 @@ def compare(
 
 
 def bench(
-    what: Annotated[str, typer.Argument(help="What to measure: matrices, models or images.")] = "matrices",
+    what: Annotated[str, typer.Argument(help="What to measure: matrices, models, images or overhead.")] = "matrices",
     seconds: Annotated[float, typer.Option(help="Time for each case.")] = 10.0,
     quick: Annotated[bool, typer.Option("--quick", help="A look in a few seconds, at small cases.")] = False,
     cases: Annotated[
