@@ -132,7 +132,8 @@ class Setting:
         """The options that are of use only where something is trained."""
         options = {
             "--data": self.data,
-            "--devices, --strategy, --num-nodes, --accelerator, --workers or --compile": self.hardware != Hardware(),
+            "--devices, --strategy, --num-nodes, --accelerator, --workers, --compile or --share": self.hardware
+            != Hardware(),
             "--engine": self.engine != Engine(),
             "--resume": self.resume,
             "--inception": self.inception,
