@@ -78,7 +78,7 @@ def compare(
 
 
 def bench(
-    what: Annotated[str, typer.Argument(help="What to measure: matrices, models or images.")] = "matrices",
+    what: Annotated[str, typer.Argument(help="What to measure: matrices, models, images or overhead.")] = "matrices",
     seconds: Annotated[float, typer.Option(help="Time for each case.")] = 10.0,
     quick: Annotated[bool, typer.Option("--quick", help="A look in a few seconds, at small cases.")] = False,
     cases: Annotated[
@@ -150,6 +150,7 @@ def reproduce(
     num_nodes: options.NumNodes = 1,
     workers: options.Workers = None,
     compile: options.Compile = False,
+    share: options.Share = False,
     precision: options.Precision = None,
     threads: options.Threads = None,
     engine: options.Engine = "local",
@@ -189,7 +190,7 @@ def reproduce(
         runs=runs or out / "runs",
         data=data,
         download=download,
-        hardware=Hardware(accelerator, devices, strategy, num_nodes, workers, compile),
+        hardware=Hardware(accelerator, devices, strategy, num_nodes, workers, compile, share),
         engine=Engine(engine, address, gpus_per_run),
         progress="json" if json else "lines" if plain else "auto",
         resume=resume,
@@ -221,6 +222,7 @@ def train(
     num_nodes: options.NumNodes = 1,
     workers: options.Workers = None,
     compile: options.Compile = False,
+    share: options.Share = False,
     precision: options.Precision = None,
     json: options.JSONLines = False,
     plain: options.Plain = False,
@@ -233,7 +235,7 @@ def train(
     from oni.recipes.train import Request, train_config
     from oni.recipes.training.devices import Hardware
 
-    hardware = Hardware(accelerator, devices, strategy, num_nodes, workers, compile)
+    hardware = Hardware(accelerator, devices, strategy, num_nodes, workers, compile, share)
     train_config(Request(config, changes or [], data, download, out, resume, hardware, precision, json, plain))
 
 

@@ -21,6 +21,7 @@ __all__ = [
     "Plain",
     "Precision",
     "Resume",
+    "Share",
     "Strategy",
     "Threads",
     "Workers",
@@ -39,6 +40,10 @@ Workers = Annotated[
     int | None, typer.Option(help="Processes that read images from files, for each device; by the cores otherwise.")
 ]
 Compile = Annotated[bool, typer.Option("--compile", help="Compile the networks with torch.compile.")]
+Share = Annotated[
+    bool,
+    typer.Option("--share", help="Over several devices: each weight is orthogonalised on one of them, not on all."),
+]
 Precision = Annotated[str | None, typer.Option(help="32-true, 64-true, bf16-mixed, 16-mixed, ...")]
 JSONLines = Annotated[bool, typer.Option("--json", help="For programs: JSON, one object a line.")]
 Plain = Annotated[bool, typer.Option("--plain", help="ASCII only, no colours.")]

@@ -9,6 +9,7 @@ from oni.models.cache import cached
 from oni.models.convert import convert
 from oni.models.init_scale import init_scale
 from oni.models.retune import retune
+from oni.models.share import share
 from oni.models.summary import summary
 from oni.newton.orthogonalize import orthogonalize
 from oni.newton.schedule import certified_range
@@ -30,6 +31,7 @@ __all__ = [
     "orthogonality",
     "orthogonalize",
     "retune",
+    "share",
     "spectrum",
     "steps_for",
     "summary",

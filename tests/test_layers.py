@@ -100,6 +100,7 @@ FUNCTIONS = {
     "orthogonality",
     "orthogonalize",
     "retune",
+    "share",
     "spectrum",
     "steps_for",
     "summary",

@@ -13,7 +13,7 @@ import torch
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from oni.bench import images
+from oni.bench import images, overhead
 from oni.bench.matrices.cases import CASES, measure
 from oni.bench.matrices.result import CaseResult, Result
 from oni.bench.matrices.table import show
@@ -80,6 +80,14 @@ SUBJECTS: dict[str, Subject[Any, Any]] = {
         images.IMAGE_TARGETS,
         images.show_images,
         images.record_images,
+    ),
+    "overhead": Subject(
+        lambda: overhead.CASES,
+        lambda case: overhead.OverheadResult(case.name, case.about, case),
+        overhead.measure,
+        (),
+        overhead.show_overhead,
+        overhead.record_overhead,
     ),
 }
 """By the name that the command takes."""

@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
-from typing import Any, NamedTuple, TypeVar
-from weakref import WeakSet
+from typing import Any, NamedTuple, Protocol, TypeVar
+from weakref import WeakKeyDictionary, WeakSet
 
 import torch
 from torch import Tensor, nn
@@ -171,6 +171,11 @@ class WeightCache:
         shares_memory = held.weight is not None or weight.data_ptr() == held.W.data_ptr()
         return weight.clone() if shares_memory and not self.running_passes() else weight
 
+    def find_common_scope(self, parametrizations: Sequence[Orthogonal], own: Scope) -> Scope:
+        """The scope in which all these layers will look for their weights; the given one if they have no common one."""
+        scopes = (*self.scopes, *self.running_passes())
+        return next((scope for scope in scopes if all(map(scope.covers, parametrizations))), own)
+
     def running_passes(self) -> list[Scope]:
         """The forward passes whose calls are on the stack of this thread; others were interrupted, and are dropped."""
         passes: list[Scope] = getattr(self.threads, "passes", [])
@@ -185,11 +190,13 @@ class WeightCache:
             passes[:] = [scope for scope in passes if id(scope.frame) not in missing]
         return passes
 
-    def start(self, model: nn.Module, frame: FrameType) -> None:
+    def start(self, model: nn.Module, frame: FrameType) -> Scope:
         """Open a scope for the forward pass that runs in this frame."""
         if not hasattr(self.threads, "passes"):
             self.threads.passes = []
-        self.running_passes().append(Scope(model, lasting=False, frame=frame))
+        scope = Scope(model, lasting=False, frame=frame)
+        self.running_passes().append(scope)
+        return scope
 
     def end(self, model: nn.Module) -> None:
         """Close the scope of the innermost forward pass of a model."""
@@ -258,6 +265,16 @@ def batch_size(Z: Tensor) -> int:
     return max(1, (1 << 21) // Z.numel()) if Z.device.type == "cpu" else 1 << 16
 
 
+class Sharing(Protocol):
+    """How ranks share the work: see ``oni/models/share.py``."""
+
+    def prepare(self, model: nn.Module, scope: Scope) -> None:
+        """Compute what a forward pass needs, at its start."""
+
+
+SHARED: WeakKeyDictionary[nn.Module, Sharing] = WeakKeyDictionary()
+"""The models whose weights are computed by several ranks; copies of them are not among these."""
+
 HOOKED: WeakSet[nn.Module] = WeakSet()
 """The models with hooks, so that baking the last layer of one, wherever from, removes them."""
 
@@ -284,6 +301,7 @@ def stop_holding(model: nn.Module) -> None:
 def remove_hooks(module: nn.Module) -> None:
     """Remove the hooks that this package has put on a module, those for saving included."""
     HOOKED.discard(module)
+    SHARED.pop(module, None)
     for hooks in (module._forward_pre_hooks, module._forward_hooks, module._state_dict_pre_hooks):
         ours = [key for key, hook in hooks.items() if getattr(hook, "__module__", "").startswith("oni.models.")]
         for key in ours:
@@ -294,7 +312,9 @@ def remove_hooks(module: nn.Module) -> None:
 def _start(module: nn.Module, _: Any) -> None:
     if not torch.compiler.is_compiling():
         HOOKED.add(module)  # copies bring their hooks along
-        CACHE.start(module, sys._getframe(1))
+        scope = CACHE.start(module, sys._getframe(1))
+        if module in SHARED:
+            SHARED[module].prepare(module, scope)
 
 
 def _end(module: nn.Module, _: Any, __: Any) -> None:

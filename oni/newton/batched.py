@@ -106,9 +106,10 @@ class _Batch:
         if task != self.task:
             self.task, self.collected, self.pulled_back = task, {}, {}
 
-    def collect(self, index: int, G: Tensor) -> None:
+    def collect(self, index: int, G: Tensor | None) -> None:
         """Keep a gradient until the first inner node runs. With ``create_graph`` each matrix goes its own way."""
-        if not torch.is_grad_enabled():
+        # None where another node has found that there is no gradient after all.
+        if G is not None and not torch.is_grad_enabled():
             with self.lock:
                 self.enter(torch._C._current_graph_task_id())
                 self.collected[index] = G

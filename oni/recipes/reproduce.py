@@ -277,3 +277,5 @@ def show_plan(experiment: Experiment, planned: Sequence[Any], setting: Setting, 
         terminal.print(Text(f"{state:>9}  {experiment.describe(parameters)}"))
     finished = progress.states.count("finished")
     terminal.print(Text(f"\n{len(planned)} runs, {finished} finished; {progress.estimate}"))
+    for line in experiment.demand(planned, setting) if experiment.demand else []:
+        terminal.print(Text(line))

@@ -82,11 +82,21 @@ def main(rank, world, init_file, way, out):
 
         mesh = init_device_mesh("cpu", (world,))
         check_target_of_shards(mesh)
+        before = oni.share(model())
         for layer in net:
             if isinstance(layer, nn.Linear):
                 fully_shard(layer, mesh=mesh)
         fully_shard(net, mesh=mesh)
         run = net
+        # What is sharded is not shared, whichever comes first.
+        fully_shard(before, mesh=mesh)
+        for call in (lambda: oni.share(net), lambda: before(data()[0, 0])):
+            try:
+                call()
+            except ValueError as error:
+                refusal = str(error)
+            assert "is sharded by fully_shard" in refusal
+            del refusal
     else:
         run = nn.parallel.DistributedDataParallel(net, **UNUSED.get(way, {}))
     optimizer = torch.optim.SGD(net.parameters(), lr=0.5)

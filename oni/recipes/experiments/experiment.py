@@ -220,6 +220,8 @@ class Experiment:
     """From the parameters of a run to a few words."""
     cost: Callable[[Any], float] = lambda parameters: 1.0
     """From the parameters of a run to how long it takes beside others."""
+    demand: Callable[[Sequence[Any], Any], list[str]] | None = None
+    """From all runs and a `Setting` to lines that say what they take: epochs, images, memory."""
 
     @property
     def file_name(self) -> str:

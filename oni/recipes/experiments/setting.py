@@ -22,13 +22,17 @@ if TYPE_CHECKING:
     from oni.recipes.training.config import Config
     from oni.recipes.training.progress import Reporter
 
-__all__ = ["NotTrained", "Setting", "check_overrides", "make_setting", "read_overrides"]
+__all__ = ["NoData", "NotTrained", "Setting", "check_overrides", "make_setting", "read_overrides"]
 
 REFUSED = {"seed": "pass --seed", "watch": "an experiment watches what it needs"}
 
 
 class NotTrained(Exception):
     """A run is not finished, and nothing is trained in a dry run."""
+
+
+class NoData(NotTrained):
+    """Whether a run is finished can't be told, because its data are not here."""
 
 
 @dataclass
@@ -128,7 +132,8 @@ class Setting:
         """The options that are of use only where something is trained."""
         options = {
             "--data": self.data,
-            "--devices, --strategy, --num-nodes, --accelerator, --workers or --compile": self.hardware != Hardware(),
+            "--devices, --strategy, --num-nodes, --accelerator, --workers, --compile or --share": self.hardware
+            != Hardware(),
             "--engine": self.engine != Engine(),
             "--resume": self.resume,
             "--inception": self.inception,

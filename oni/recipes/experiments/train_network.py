@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from oni.recipes.experiments.setting import NotTrained, Setting
+from oni.recipes.experiments.setting import NoData, NotTrained, Setting
 from oni.recipes.experiments.texts import format_override
 from oni.recipes.methods import METHODS
 from oni.recipes.training.config import Config
@@ -20,6 +20,8 @@ __all__ = ["WATCHED", "choose_by_validation", "choose_learning_rate", "override_
 HELD_OUT = 5000
 """Samples by which a learning rate is chosen, where the configuration has no number of its own."""
 CURVES = ("train_error", "validation_error", "test_error", "train_loss", "test_loss")
+TOP5 = "test_top5_error"
+"""Recorded where there are enough classes."""
 
 
 def override_config(config: Config, overrides: Mapping[str, Any]) -> Config:
@@ -74,7 +76,8 @@ def train_network(config: Config, setting: Setting) -> dict[str, Any]:
         watch=build_watchers(config, setting.load_dataset(config)) if config.watch else None,
         **train_options(config, setting),
     )
-    curves = {name: [row.get(name) for row in result.epochs] for name in CURVES}
+    names = [*CURVES, *([TOP5] if TOP5 in result.metrics else [])]
+    curves = {name: [row.get(name) for row in result.epochs] for name in names}
     return {
         "run": result.folder.name,
         "status": result.metrics["status"],
@@ -88,7 +91,13 @@ def check_finished(config: Config, setting: Setting) -> None:
     """In a dry run, refuse a run that is not finished, and take note of how long it took."""
     if not setting.dry_run:
         return
-    result = find_result(config, setting.runs, setting.load_dataset(config).sha256)
+    try:
+        sha256 = setting.load_dataset(config).sha256
+    except FileNotFoundError:
+        if setting.data is not None:
+            raise
+        raise NoData(config.name) from None
+    result = find_result(config, setting.runs, sha256)
     if result is None:
         raise NotTrained(config.name)
     setting.seconds[result.folder.name] = result.metrics["seconds"]

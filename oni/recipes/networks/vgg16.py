@@ -5,7 +5,12 @@ Parameters have the names and shapes of torchvision's network, so that a checkpo
 
 from __future__ import annotations
 
+import math
+from typing import Any
+
 from torch import Tensor, nn
+
+from oni.recipes.networks.normalisation import norm_layer
 
 __all__ = ["VGG16"]
 
@@ -16,19 +21,27 @@ BLOCKS = ((1, 2), (2, 2), (4, 3), (8, 3), (8, 3))
 class VGG16(nn.Module):
     """Thirteen 3x3 convolutions in five blocks, a maximum over 2x2 after each, three linear layers.
 
-    Convolutions start as He's by fan-out, linear layers as N(0, 0.01), biases at zero. Methods are put on the
-    convolutions alone, as in the authors' code.
+    Convolutions start as He's by fan-out, biases at zero, linear layers as N(0, 0.01), or at another size so that they
+    pass on as much as those do. Methods are put on the convolutions alone, as in the authors' code.
 
     Args:
         width: filters of the first block.
         hidden: width of the two hidden linear layers.
         places: rows and columns that are left, by a mean, before the linear layers.
+        norm: ``"none"``, ``"batch"`` or ``"group"``, between each convolution and its ReLU.
         dropout: the chance of a hidden unit to be left out in training.
         classes: of the output.
     """
 
     def __init__(
-        self, *, width: int = 64, hidden: int = 4096, places: int = 7, dropout: float = 0.5, classes: int = 1000
+        self,
+        *,
+        width: int = 64,
+        hidden: int = 4096,
+        places: int = 7,
+        norm: str = "none",
+        dropout: float = 0.5,
+        classes: int = 1000,
     ) -> None:
         super().__init__()
         for name, value in (("width", width), ("hidden", hidden), ("places", places), ("classes", classes)):
@@ -38,7 +51,8 @@ class VGG16(nn.Module):
         channels = 3
         for factor, count in BLOCKS:
             for _ in range(count):
-                layers += [nn.Conv2d(channels, factor * width, 3, padding=1), nn.ReLU()]
+                layers.append(nn.Conv2d(channels, factor * width, 3, padding=1))
+                layers += [nn.ReLU()] if norm == "none" else [norm_layer(norm, factor * width), nn.ReLU()]
                 channels = factor * width
             layers.append(nn.MaxPool2d(2))
         self.features = nn.Sequential(*layers)
@@ -57,10 +71,12 @@ class VGG16(nn.Module):
         for module in self.modules():
             if isinstance(module, nn.Conv2d):
                 nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
-            elif isinstance(module, nn.Linear):
-                nn.init.normal_(module.weight, std=0.01)
             if isinstance(module, nn.Conv2d | nn.Linear) and module.bias is not None:
                 nn.init.zeros_(module.bias)
+
+        for layer, inputs in ((0, 25088), (3, 4096), (6, 4096)):
+            linear: Any = self.classifier[layer]
+            nn.init.normal_(linear.weight, std=0.01 * math.sqrt(inputs / linear.in_features))
 
     def forward(self, images: Tensor) -> Tensor:
         return self.classifier(self.avgpool(self.features(images)).flatten(1))

@@ -47,6 +47,8 @@ class Hardware:
     """Processes that read samples which are not in memory, on each device; a share of the cores otherwise."""
     compile: bool = False
     """Whether torch compiles the models. Results are the same but for rounding."""
+    share: bool = False
+    """Whether the devices share the work of orthogonalisation. Results are the same but for rounding."""
 
     def __post_init__(self) -> None:
         if self.strategy not in STRATEGIES:
@@ -58,6 +60,10 @@ class Hardware:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
         if self.workers is not None and self.workers < 0:
             raise ValueError(f"--workers must be at least 0, got {self.workers}")
+        if self.share and self.strategy == "fsdp2":
+            raise ValueError("--share: no device has whole weights under fsdp2; pass --strategy ddp")
+        if self.share and self.compile:
+            raise ValueError("--share: networks that torch compiles compute their weights alone; leave out --compile")
         self.check_machine()
 
     @property

@@ -136,6 +136,8 @@ def train(
         task = load_task(config.task)(config, fabric, dataset)
         if hardware.compile:
             task.compile()
+        if hardware.share:
+            task.share_weights()
         folder = RunFolder(Path(out), config, dataset.sha256)
         on_first_process(fabric, lambda: open_folder(folder, inside, resume=resume))
         # Another process may have finished it since.

@@ -17,6 +17,8 @@ from torch.distributed.tensor import DTensor
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.optim import Optimizer
 
+from oni.models.cache import find_orthogonal
+from oni.models.share import share
 from oni.recipes.data.images import Dataset
 from oni.recipes.training.config import Config
 from oni.recipes.training.snapshot import gather_shards, load_model, load_optimizer
@@ -58,6 +60,12 @@ class Task(ABC):
             raise ValueError("--compile: torch can't compile weights that fsdp2 shards; pass --strategy ddp")
         for model in self.models.values():
             model.compile()
+
+    def share_weights(self) -> None:
+        """Have the processes share the work of orthogonalisation; every process takes part."""
+        for model in self.models.values():
+            if next(find_orthogonal(model), None) is not None:
+                share(model)
 
     @property
     @abstractmethod

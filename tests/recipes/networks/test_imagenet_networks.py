@@ -186,7 +186,17 @@ def test_small_networks_for_small_images():
     deep = net.features[28]
     # He's by fan-out: variance 2 / (9 * 32 filters); 9,216 draws, five standard errors of a deviation.
     assert deep.weight.detach().std() == pytest.approx((2 / (9 * 32)) ** 0.5, rel=5 / (2 * 9216) ** 0.5)
-    assert net.classifier[0].weight.detach().std() == pytest.approx(0.01, rel=5 / (2 * 2048) ** 0.5)
+    # Each linear layer passes on as much as one that starts as N(0, 0.01) at full size.
+    first = net.classifier[0].weight.detach()
+    assert first.std() == pytest.approx(0.01 * (25088 / 128) ** 0.5, rel=5 / (2 * first.numel()) ** 0.5)
+    normalised = VGG16(width=4, hidden=16, places=2, norm="batch", classes=5)
+    kinds = [type(layer) for layer in normalised.features[:7]]
+    assert kinds == [*2 * [nn.Conv2d, nn.BatchNorm2d, nn.ReLU], nn.MaxPool2d]
+    with torch.device("meta"):
+        # torchvision's vgg16_bn: a factor and an offset for each of 4,224 filters more.
+        large = VGG16(norm="batch")
+    assert sum(parameter.numel() for parameter in large.parameters()) == 138_365_992
+    assert "features.41.running_var" in large.state_dict()
     for build in (resnet18, resnet50):
         small = build(width=4, classes=5)
         assert small(torch.randn(2, 3, 64, 64)).shape == (2, 5)

@@ -87,7 +87,7 @@ def test_changes_by_words_and_by_file(run, tmp_path):
         (["fig2", "--data", "."], "so --data is of no use"),
         (
             ["fig2", "--devices", "2"],
-            "so --devices, --strategy, --num-nodes, --accelerator, --workers or --compile is of no",
+            "so --devices, --strategy, --num-nodes, --accelerator, --workers, --compile or --share is of no",
         ),
         (["fig2", "--resume"], "so --resume is of no use"),
         (["figA2", "--precision", "8"], "unknown precision '8'; choose from 32-true"),
@@ -97,6 +97,8 @@ def test_changes_by_words_and_by_file(run, tmp_path):
         (["figA2", "--devices", "0"], "devices must be at least 1"),
         (["figA2", "--devices", "9999"], "--devices 9999: this machine has at most"),
         (["figA2", "--num-nodes", "2"], "start this on each of them with torchrun --nnodes 2"),
+        (["figA2", "--share", "--strategy", "fsdp2"], "--share: no device has whole weights under fsdp2; pass"),
+        (["figA2", "--share", "--compile"], "compute their weights alone; leave out --compile"),
         (["figA2", "--config", "nowhere.yaml"], "nowhere.yaml"),
         (["figA2", "--download"], "pass --data DIR"),
         (["fig7a", "method_options.steps=3"], "method_options.steps can't be overridden for fig7a, which compares"),

@@ -24,10 +24,10 @@ def one_process(tmp_path_factory):
     return measured(out)
 
 
-@pytest.mark.parametrize(("devices", "strategy"), [(1, "fsdp2"), (2, "ddp"), (2, "fsdp2")])
-def test_strategies(devices, strategy, one_process, tmp_path):
+@pytest.mark.parametrize(("devices", "strategy", "more"), [(1, "fsdp2", []), (2, "ddp", ["--share"]), (2, "fsdp2", [])])
+def test_strategies(devices, strategy, more, one_process, tmp_path):
     options = ["--preset", "smoke", "--accelerator", "cpu", "--devices", str(devices), "--strategy", strategy]
-    command = [sys.executable, "-m", "oni.cli", "reproduce", *FEW, *options, "--out", str(tmp_path)]
+    command = [sys.executable, "-m", "oni.cli", "reproduce", *FEW, *options, *more, "--out", str(tmp_path)]
     done = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr[-2000:]
     assert done.stdout.count("Written:") == 1
