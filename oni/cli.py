@@ -78,13 +78,14 @@ def compare(
 
 
 def bench(
-    what: Annotated[str, typer.Argument(help="What to measure: matrices, models or images.")] = "matrices",
+    what: Annotated[str, typer.Argument(help="What to measure: matrices, models, images or overhead.")] = "matrices",
     seconds: Annotated[float, typer.Option(help="Time for each case.")] = 10.0,
     quick: Annotated[bool, typer.Option("--quick", help="A look in a few seconds, at small cases.")] = False,
     cases: Annotated[
         str | None, typer.Option(metavar="GLOB", help="Only the cases of such a name, e.g. '256x*'.")
     ] = None,
     threads: Annotated[int | None, typer.Option(help="Threads for torch; its own choice otherwise.")] = None,
+    processes: options.Processes = None,
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
     json: Annotated[
         Path | None, typer.Option(metavar="FILE", dir_okay=False, help="Write every number here as well.")
@@ -95,7 +96,7 @@ def bench(
     from oni.bench.command import run
     from oni.bench.settings import Settings
 
-    raise typer.Exit(run(Settings(what, seconds, quick, cases, threads, device, json, plain)))
+    raise typer.Exit(run(Settings(what, seconds, quick, cases, threads, device, json, plain, processes)))
 
 
 def list_experiments(
