@@ -98,7 +98,7 @@ def test_trials_hold_images_out_and_are_shared_by_seeds():
     ]
     assert trials[0] == trials[1]
     assert [config.learning_rate for config in trials[0]] == [0.01, 0.05, 0.1]
-    assert {(config.validation, config.epochs, config.drops) for config in trials[0]} == {(500, 3, ())}
+    assert {(config.validation, config.epochs, config.drops) for config in trials[0]} == {(500, 6, ())}
     few = replace(first, samples=2000, trial_validation=200)
     config = make_config(few, ROWS["table3"]["plain"], 0.1, {}, trial=True)
     assert (config.samples, config.validation) == (1800, 200)

@@ -33,7 +33,7 @@ def make_config(run: Training, row: Row, rate: float, candidate: Options, *, tri
         weight_decay=1e-4,
         batch_size=run.batch_size,
         epochs=epochs,
-        drops=() if trial else drop_epochs(epochs),
+        drops=() if trial else drop_epochs(epochs, run.data),
         drop_factor=0.1,
         seed=run.trial_seed if trial else run.seed,
         samples=max(0, run.samples - held_out),
