@@ -85,6 +85,7 @@ def bench(
         str | None, typer.Option(metavar="GLOB", help="Only the cases of such a name, e.g. '256x*'.")
     ] = None,
     threads: Annotated[int | None, typer.Option(help="Threads for torch; its own choice otherwise.")] = None,
+    processes: options.Processes = None,
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
     json: Annotated[
         Path | None, typer.Option(metavar="FILE", dir_okay=False, help="Write every number here as well.")
@@ -95,7 +96,7 @@ def bench(
     from oni.bench.command import run
     from oni.bench.settings import Settings
 
-    raise typer.Exit(run(Settings(what, seconds, quick, cases, threads, device, json, plain)))
+    raise typer.Exit(run(Settings(what, seconds, quick, cases, threads, device, json, plain, processes)))
 
 
 def list_experiments(

@@ -20,6 +20,7 @@ __all__ = [
     "NumNodes",
     "Plain",
     "Precision",
+    "Processes",
     "Resume",
     "Share",
     "Strategy",
@@ -43,6 +44,9 @@ Compile = Annotated[bool, typer.Option("--compile", help="Compile the networks w
 Share = Annotated[
     bool,
     typer.Option("--share", help="Over several devices: each weight is orthogonalised on one of them, not on all."),
+]
+Processes = Annotated[
+    int | None, typer.Option(help="Of models: so many processes train together, with oni.share and without.")
 ]
 Precision = Annotated[str | None, typer.Option(help="32-true, 64-true, bf16-mixed, 16-mixed, ...")]
 JSONLines = Annotated[bool, typer.Option("--json", help="For programs: JSON, one object a line.")]

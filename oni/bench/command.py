@@ -20,9 +20,11 @@ from oni.bench.matrices.table import show
 from oni.bench.models import cases as models
 from oni.bench.models.result import ModelResult
 from oni.bench.models.table import record_model, show_models
+from oni.bench.processes import cases as processes
+from oni.bench.processes.table import record_processes, show_processes
 from oni.bench.record import record, record_case
 from oni.bench.settings import SEED, Settings
-from oni.bench.targets import MODEL_TARGETS, TARGETS, Target, Verdict, judge
+from oni.bench.targets import MODEL_TARGETS, PROCESSES_TARGETS, TARGETS, Target, Verdict, judge
 from oni.files import check_writable, write_atomically
 from oni.machine import torch_threads
 from oni.names import unknown_name
@@ -61,6 +63,16 @@ class Subject(Generic[C, R]):
     record: Callable[[R], dict[str, Any]]
 
 
+PROCESSES: Subject[Any, Any] = Subject(
+    lambda: processes.CASES,
+    processes.begin,
+    processes.measure,
+    PROCESSES_TARGETS,
+    show_processes,
+    record_processes,
+)
+"""The models in several processes."""
+
 SUBJECTS: dict[str, Subject[Any, Any]] = {
     "matrices": Subject(
         lambda: CASES, lambda case: CaseResult(case.name, case.shape), measure, TARGETS, show, record_case
@@ -98,6 +110,8 @@ def run(settings: Settings) -> int:
     subject = SUBJECTS.get(settings.what)
     if subject is None:
         raise ValueError(unknown_name("bench", settings.what, SUBJECTS))
+    if settings.processes is not None:
+        subject = PROCESSES
     cases = choose_cases(subject.cases(), settings)
     if settings.json is not None:
         check_writable(settings.json)

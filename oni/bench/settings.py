@@ -29,12 +29,22 @@ class Settings:
     device: str = "cpu"
     json: Path | None = None
     plain: bool = False
+    processes: int | None = None
+    """So many train a network together, each with one thread unless ``threads`` says otherwise."""
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.seconds) and self.seconds > 0):
             raise ValueError(f"--seconds must be positive, got {self.seconds}; pass for example 10")
         if self.threads is not None and self.threads < 1:
             raise ValueError(f"--threads must be at least 1, got {self.threads}")
+        if self.processes is not None:
+            if self.what != "models":
+                raise ValueError(f"--processes is for oni bench models, not {self.what}; leave it out")
+            if self.processes < 2:
+                raise ValueError(f"--processes must be at least 2, got {self.processes}; 1 is measured beside it")
+            if self.device != "cpu":
+                raise ValueError("--processes measures processes on the CPU; leave out --device")
+            object.__setattr__(self, "threads", self.threads or 1)
         try:
             kind = torch.device(self.device).type
         except RuntimeError:
@@ -61,6 +71,7 @@ class Settings:
         words = ["oni", "bench", self.what, "--quick" if self.quick else f"--seconds={self.seconds:g}"]
         words += [f"--cases={self.cases}"] if self.cases is not None else []
         words += [f"--threads={self.threads}"] if self.threads is not None else []
+        words += [f"--processes={self.processes}"] if self.processes is not None else []
         words += [f"--device={self.device}"] if self.device != "cpu" else []
         words += [f"--json={self.json}"] if self.json is not None else []
         return shlex.join(words)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from oni.bench.matrices.peers import MAPS
 from oni.bench.matrices.result import Result
 
-__all__ = ["MODEL_TARGETS", "TARGETS", "Target", "Verdict", "judge"]
+__all__ = ["MODEL_TARGETS", "PROCESSES_TARGETS", "TARGETS", "Target", "Verdict", "judge"]
 
 
 @dataclass(frozen=True)
@@ -79,6 +79,11 @@ MODEL_TARGETS = (
         for case in _SHARES
         for state in ("cached", "baked")
     ),
+)
+
+
+PROCESSES_TARGETS = tuple(
+    Target(case, "added time", "oni T=5 shared", "oni T=5", at_most=0.65) for case in ("mlp20-b256", "resnet18-b32")
 )
 
 

@@ -164,6 +164,8 @@ def test_a_wrong_form_is_not_timed(run, cheap, monkeypatch):
         (["--seconds", "nan"], "--seconds must be positive"),
         (["--seconds", "soon"], "--seconds"),
         (["--threads", "0"], "--threads must be at least 1"),
+        (["--processes", "2"], "--processes is for oni bench models, not matrices; leave it out"),
+        (["models", "--processes", "1"], "--processes must be at least 2, got 1"),
         (["--device", "abacus"], "--device must be cpu or cuda, got 'abacus'"),
         (["--device", "meta"], "--device must be cpu or cuda, got 'meta'"),
         (["--json", "."], "--json"),

@@ -129,7 +129,8 @@ def dead_filter(layer):
         (lambda model: dead_filter(model[1]), {"sigma_min": 0.9}, "1: .*8 x 8 matrix of rank 7 .*initialise it anew"),
         (lambda model: model.to("meta"), {"sigma_min": 0.9}, "0: .*no values yet .*pass steps"),
     ],
-    ids=lambda value: str(value)[:40],
+    # A function's text has its address, and several processes must agree on the names.
+    ids=lambda value: "change" if callable(value) else str(value)[:40],
 )
 def test_what_cannot_be_reached_changes_nothing(change, options, words):
     torch.manual_seed(0)
@@ -268,13 +269,16 @@ class TestCheckpoints:
 def test_training_with_retune_once_an_epoch_keeps_the_target():
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(24, 24), nn.Tanh(), nn.Linear(24, 16), nn.Tanh(), nn.Linear(16, 2))
+    for layer in (model[0], model[2]):
+        # Equal singular values need few steps; training spreads them.
+        nn.init.orthogonal_(layer.weight)
     oni.convert(model, skip="4", sigma_min=0.95)
     without = copy.deepcopy(model)
     x = torch.randn(128, 24)
     y = (x[:, :2].prod(-1) > 0).long()
 
     def train(net, retune):
-        optimizer = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.2, momentum=0.9)
         losses, lowest, changes = [], [], 0
         for _ in range(8):
             for part in torch.randperm(len(x)).chunk(8):
@@ -293,4 +297,5 @@ def test_training_with_retune_once_an_epoch_keeps_the_target():
     assert changes
     assert losses[-1] < 0.8 * losses[0]
     _, lowest, _ = train(without, retune=False)
-    assert min(lowest) < 0.95
+    # Six seeds gave 0.13 to 0.38.
+    assert min(lowest) < 0.8
