@@ -35,10 +35,10 @@ docs: $(DOCS) ## write the documentation from code and results/, run its code, b
 	NO_MKDOCS_2_WARNING=true $(BIN)/python -m mkdocs build --strict --quiet
 	$(BIN)/python -m website.check site
 
-lint: $(DEV) ## check style, formatting and types; change nothing
+lint: $(DOCS) ## check style, formatting and types; change nothing
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy oni
+	$(BIN)/mypy oni website
 
 format: $(DEV) ## format the code and fix what ruff can
 	$(BIN)/ruff check --fix .

@@ -19,6 +19,7 @@ from mkdocs.structure.pages import Page  # noqa: E402
 from oni.recipes.experiments.registry import MEASURED  # noqa: E402
 from website.commands import render_commands  # noqa: E402
 from website.formulas import render_formulas  # noqa: E402
+from website.notebooks import render_notebook  # noqa: E402
 from website.reference import Undocumented, render_reference  # noqa: E402
 
 __all__ = ["on_config", "on_files", "on_page_content", "on_page_markdown"]
@@ -63,8 +64,14 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         raise PluginError(str(error)) from None
     pages["reference/commands.md"] = render_commands()
     pages |= {uri: (ROOT / path).read_text("utf-8") for uri, path in FROM_ELSEWHERE.items()}
-    for uri, text in pages.items():
-        files.append(File.generated(config, uri, content=text))
+    pictures: dict[str, bytes] = {}
+    for path in sorted((ROOT / "examples").glob("*.ipynb")):
+        text, drawn = render_notebook(path)
+        pages[f"examples/{path.stem}.md"] = text
+        pictures |= {f"examples/{name}": content for name, content in drawn.items()}
+    everything: dict[str, str | bytes] = {**pages, **pictures}
+    for uri, content in everything.items():
+        files.append(File.generated(config, uri, content=content))
     return files
 
 

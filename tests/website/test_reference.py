@@ -1,6 +1,7 @@
 """The reference is made of docstrings, and a public name without one fails."""
 
 import doctest
+import json
 import re
 
 import pytest
@@ -86,3 +87,19 @@ def test_every_command_and_option():
         assert example in page
     assert "| `--preset` | `laptop` |" in page
     assert "| `CHECKPOINT` |  |" in page
+
+
+def test_a_notebook_as_a_page(tmp_path):
+    from website.notebooks import render_notebook
+
+    picture = {"output_type": "display_data", "data": {"image/png": "cG5n"}}
+    text = {"output_type": "stream", "name": "stdout", "text": ["1\n", "2\n"]}
+    cells = [
+        {"cell_type": "markdown", "source": ["# Title\n", "words"]},
+        {"cell_type": "code", "source": ["print(1)"], "outputs": [text, picture]},
+    ]
+    (tmp_path / "look.ipynb").write_text(json.dumps({"cells": cells}))
+    page, pictures = render_notebook(tmp_path / "look.ipynb")
+    assert page.startswith("# Title\nwords\n\n")
+    assert "```python\nprint(1)\n```\n\n```text\n1\n2\n```\n\n![What the code above draws](look-1.png)" in page
+    assert pictures == {"look-1.png": b"png"}
