@@ -91,6 +91,8 @@ class Lines(Silent):
 
     def __init__(self, *, named: bool = False) -> None:
         self.named = named
+        # Events of another process may begin in the middle of a run.
+        self.name = "a run"
 
     def start(self, name: str, steps: int, done: int) -> None:
         super().start(name, steps, done)
