@@ -1,9 +1,11 @@
 """Every block of code in README and docs/: Python runs, in order, and of commands it is checked that they exist."""
 
 import importlib.util
+import os
 import re
 import shlex
 from pathlib import Path
+from unittest import mock
 
 import pytest
 import typer.main
@@ -35,6 +37,7 @@ def name(page):
     return page.relative_to(ROOT).as_posix()
 
 
+@mock.patch.dict(os.environ)
 @pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "python")], ids=name)
 def test_python(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

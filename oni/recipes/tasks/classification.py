@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
@@ -69,7 +70,19 @@ def choose_memory_format(network: nn.Module, device: torch.device, precision: st
     """
     is_quick = device.type == "cpu" or (device.type == "cuda" and "16" in precision)
     last = is_quick and contains(network, nn.Conv2d) and not contains(network, nn.GroupNorm)
+    last = last and not any(map(overruns_memory, network.modules()))
     return torch.channels_last if last else torch.contiguous_format
+
+
+def overruns_memory(module: nn.Module) -> bool:
+    """Whether the gradient of a convolution's weight, channels last, is written beyond its end.
+
+    oneDNN's kernel for AVX2 (``jit_1x1:avx2``, torch 2.13) does so with one thread for strided 1 x 1 kernels that read
+    fewer than 8 channels, and the process crashes.
+    """
+    if not isinstance(module, nn.Conv2d):
+        return False
+    return math.prod(module.kernel_size) == 1 and max(module.stride) > 1 and module.in_channels < 8
 
 
 class Classification(Task):
