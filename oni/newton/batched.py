@@ -96,7 +96,8 @@ class _Batch:
         return flatten_batch(split_groups(Z.to(self.dtype), self.groups))
 
     def pull_back(self, G: Tensor, chain: list[Evaluation]) -> Tensor:
-        G = self.flatten(G)
+        # One gradient of several has no batch dimension of its own.
+        G = self.flatten(G).reshape(chain[-1].A.shape)
         for spec, evaluation in zip(reversed(self.specs), reversed(chain), strict=True):
             G = pullback(G, evaluation, spec)
         return G

@@ -113,8 +113,9 @@ def pushforward(dZ: Tensor, of: Evaluation, spec: Spec) -> Tensor:
 
 def inner(X: Tensor, Y: Tensor) -> Tensor:
     """The inner product of two matrices, shape (..., 1, 1)."""
-    entries = (*X.shape[:-2], -1)
-    return torch.linalg.vecdot(X.reshape(entries), Y.reshape(entries))[..., None, None]
+    if X.dim() == 2:
+        return torch.dot(X.reshape(-1), Y.reshape(-1)).reshape(1, 1)
+    return (X * Y).sum((-2, -1), keepdim=True)
 
 
 def packed(of: Evaluation) -> tuple[Tensor, ...]:

@@ -85,11 +85,10 @@ def inverse_root_tangent(E: Tensor, plan: list[Stage], traces: list[Trace]) -> T
 def product(X: Tensor, Y: Tensor, *, plus: Tensor | None = None, alpha: float = 1, beta: float = 1) -> Tensor:
     """``alpha X Y + beta plus`` in one pass, for matrices and batches of them."""
     # The defaults are ints: torch.compile(dynamic=True) makes an input of a float, which a second call then misses.
-    if plus is None:
-        return torch.matmul(X, Y)
+    # Not torch.matmul, which takes as long to find out that it is one of these as to multiply small matrices.
     if X.dim() == 2:
-        return torch.addmm(plus, X, Y, alpha=alpha, beta=beta)
-    return torch.baddbmm(plus, X, Y, alpha=alpha, beta=beta)
+        return torch.mm(X, Y) if plus is None else torch.addmm(plus, X, Y, alpha=alpha, beta=beta)
+    return torch.bmm(X, Y) if plus is None else torch.baddbmm(plus, X, Y, alpha=alpha, beta=beta)
 
 
 def accumulated(onto: Tensor, X: Tensor, Y: Tensor) -> Tensor:

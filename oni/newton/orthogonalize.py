@@ -168,6 +168,20 @@ class _Orthogonalize(torch.autograd.Function):
         return output, (0,) * len(output)
 
 
+class _OrthogonalizeEagerly(torch.autograd.Function):
+    """The same for plain eager code, where the intermediates need not be outputs, each of which takes time."""
+
+    @staticmethod
+    def forward(ctx: Any, Z: Tensor, spec: Spec) -> Tensor:
+        W, *rest = packed(evaluate(Z, spec))
+        ctx.spec = spec
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(Z, *rest)
+        return W
+
+    backward = _Orthogonalize.backward
+
+
 class _OrthogonalizeWithTangents(_Orthogonalize):
     """Forward-mode as well. Apart because ``torch.compile`` takes no function that has a jvp."""
 
@@ -196,6 +210,14 @@ def _evaluate_saving(Z: Tensor, spec: Spec) -> tuple[Tensor, ...]:
 
 
 def _evaluate(Z: Tensor, spec: Spec) -> Tensor:
-    if Z.requires_grad and torch.is_grad_enabled():
+    if not (Z.requires_grad and torch.is_grad_enabled()):
+        return evaluate(Z, spec).W
+    if torch.compiler.is_compiling() or _has_transforms():
         return _evaluate_saving(Z, spec)[0]
-    return evaluate(Z, spec).W
+    W: Tensor = _OrthogonalizeEagerly.apply(Z, spec)
+    return W
+
+
+def _has_transforms() -> bool:
+    """Whether ``torch.func`` or forward-mode differentiation is at work."""
+    return torch._C._are_functorch_transforms_active() or torch.autograd.forward_ad._current_level >= 0

@@ -83,7 +83,8 @@ def test_every_target_is_about_someone_who_runs():
     cases = {case.name: case for case in CASES}
     assert {target.case for target in TARGETS} == cases.keys()
     asked = {(target.case, target.names[0], target.at_least or target.at_most) for target in TARGETS}
-    assert ("256x256", "literal T=2", 2.5) in asked
+    assert ("256x256", "literal T=2", 2.0) in asked
+    assert ("36x16x144", "authors T=2", 1) in asked
     assert ("2048x512", "literal T=5", 10) in asked
     assert ("36x16x144", "36 single calls T=5", 4) in asked
     for target in TARGETS:
