@@ -14,7 +14,7 @@ export PIP_BUILD_CONSTRAINT := constraints.txt
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test bench docs lint format wheel clean
+.PHONY: help demo test bench docs lint format release clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -44,10 +44,12 @@ format: $(DEV) ## format the code and fix what ruff can
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-# A leftover build/ would carry deleted modules into the wheel.
-wheel: $(DEV) ## build the wheel into dist/
+# A leftover build/ would carry deleted modules into the wheel, which is built from the sdist.
+release: $(DEV) ## build sdist and wheel into dist/, check them, say what to upload
 	rm -rf build dist
-	$(BIN)/python -m build --wheel
+	$(BIN)/python -m build
+	$(BIN)/python -m twine check --strict dist/*
+	$(BIN)/python .ci/check_release.py dist
 
 clean: ## remove build products and caches; keep .venv
 	rm -rf build dist site *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
