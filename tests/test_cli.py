@@ -254,6 +254,16 @@ def test_quick_commands_load_no_large_library(tmp_path, arguments):
     assert result.out.splitlines()[-1] == ""
 
 
+def test_using_the_library_does_not_load_the_compiler():
+    """That takes as long as torch itself."""
+    program = (
+        "import sys, torch, oni; model = oni.convert(torch.nn.Linear(4, 3)); model(torch.ones(2, 4)).sum().backward();"
+        "print(*{'torch._dynamo', 'torch._inductor', 'sympy'} & sys.modules.keys())"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300, check=True)
+    assert done.stdout == "\n"
+
+
 def test_the_list_of_experiments_draws_nothing():
     program = "import sys; from oni.__main__ import main; main(); print(*{'matplotlib', 'plotly'} & sys.modules.keys())"
     result = in_a_process(program, "list")

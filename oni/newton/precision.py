@@ -42,8 +42,6 @@ def planned(
 planned_before = cache(planned)
 
 
-# Otherwise torch.compile would trace how the coefficients of a schedule are computed.
-@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
 def divided(schedule: str, steps: int, dtype: torch.dtype, device_type: str) -> tuple[torch.dtype, list[list[Stage]]]:
     found = get_schedule(schedule)
     whole = found.stages(steps)
@@ -51,6 +49,11 @@ def divided(schedule: str, steps: int, dtype: torch.dtype, device_type: str) -> 
     noisy = (noisy or max(slopes_at(1.0, whole)) > STEEP_ALLOWED) and device_type != "mps"
     dtype = torch.float64 if noisy or dtype == torch.float64 else torch.float32
     return dtype, found.split(steps, SEGMENT_SLOPE[dtype])
+
+
+# Otherwise torch.compile would trace how the coefficients of a schedule are computed. This is all that
+# torch.compiler.assume_constant_result does, but for importing the compiler, which takes as long as importing torch.
+divided._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
 def slopes_at(s: float, stages: list[Stage]) -> list[float]:
