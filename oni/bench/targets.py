@@ -18,7 +18,7 @@ class Target:
 
     case: str
     quantity: str
-    """``time``, ``memory`` or ``delta`` of a matrix; ``added time`` or ``forward time`` of a model."""
+    """``time``, ``memory`` or ``delta`` of a matrix; ``added time``, ``step time`` or ``forward time`` of a model."""
     contender: str | tuple[str, ...]
     """A contender, or several of which the best counts."""
     over: str
@@ -76,6 +76,11 @@ MODEL_TARGETS = (
     *(
         Target(case, "added time", f"oni T={steps}", f"authors T={steps}", at_most=share)
         for case, share in _SHARES.items()
+        for steps in (2, 5)
+    ),
+    *(
+        Target(case, "step time", f"oni T={steps} compiled", f"oni T={steps}", at_most=1)
+        for case in ("mlp20-b256", "vgg-g2k1-b128", "dcgan-b64")
         for steps in (2, 5)
     ),
     # A baked model is a plain one: what this finds between them is noise.

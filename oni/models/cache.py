@@ -98,7 +98,8 @@ class Scope:
         return list(self.members.values())
 
     def covers(self, parametrization: Orthogonal) -> bool:
-        self.layers()
+        if self.members is None:
+            self.layers()
         return id(parametrization) in self.members  # type: ignore[operator]
 
     def find(self, parametrization: Orthogonal, Z: Tensor) -> Held:
@@ -159,11 +160,18 @@ class WeightCache:
         """The weight of a layer, computed now if needed; ``None`` where it can't be held."""
         if not can_hold(Z):
             return None
-        scope = next((scope for scope in self.scopes if scope.covers(parametrization)), None)
-        if scope is None:
-            scope = next((scope for scope in self.running_passes() if scope.covers(parametrization)), None)
+        # Loops and no generators: evaluation inside cached waits for this line by line.
+        for scope in self.scopes:
+            if scope.covers(parametrization):
+                break
+        else:
+            for scope in self.running_passes():
+                if scope.covers(parametrization):
+                    break
+            else:
+                return None
         # Under checkpointing what is saved must be the same when the block runs again in the backward pass.
-        if scope is None or scope.saving_hook is not get_saving_hook():
+        if scope.saving_hook is not get_saving_hook():
             return None
         held = scope.find(parametrization, Z)
         weight = parametrization.weight_from(held.W, Z) if held.weight is None else held.weight

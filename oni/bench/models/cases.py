@@ -47,6 +47,8 @@ class Case:
     classes: int = 10
     adversarial: bool = False
     """A discriminator: a batch of real and one of fake images in each step, and scores for classes."""
+    compiled: bool = False
+    """Beside ``torch.compile``, which takes minutes where a network is deep."""
     quick: bool = False
     """Part of a quick run."""
 
@@ -59,8 +61,8 @@ class Case:
 CIFAR = (3, 32, 32)
 
 CASES = (
-    Case("mlp20-b256", "20-layer 784-256 MLP, batch 256", partial(MLP, 20), (784,), 256, quick=True),
-    Case("vgg-g2k1-b128", "VGG-style g=2 k=1 at 32x32, batch 128", partial(VGG, 2, 1), CIFAR, 128),
+    Case("mlp20-b256", "20-layer 784-256 MLP, batch 256", partial(MLP, 20), (784,), 256, compiled=True, quick=True),
+    Case("vgg-g2k1-b128", "VGG-style g=2 k=1 at 32x32, batch 128", partial(VGG, 2, 1), CIFAR, 128, compiled=True),
     Case("resnet110-b2", "ResNet-110 without BN at 32x32, batch 2", resnet110, CIFAR, 2, quick=True),
     Case("resnet110-b128", "ResNet-110 without BN at 32x32, batch 128", resnet110, CIFAR, 128),
     Case("resnet18-b32", "ResNet-18 at 64x64, batch 32", partial(resnet18, classes=200), (3, 64, 64), 32, 200),
@@ -71,6 +73,7 @@ CASES = (
         CIFAR,
         64,
         adversarial=True,
+        compiled=True,
     ),
 )
 
@@ -102,7 +105,7 @@ def first_steps(
 ) -> dict[str, TrainingStep]:
     """A copy of the network for each method, one step done; the result says why a method is left out."""
     steps: dict[str, TrainingStep] = {}
-    methods = list_methods(cached=case.adversarial)
+    methods = list_methods(cached=case.adversarial, compiled=case.compiled and not settings.quick)
     for number, method in enumerate(methods):
         watch(f"trying {method.name}", TRIED * number / len(methods))
         entry = result.entries[method.name] = ModelEntry(method)
@@ -113,6 +116,9 @@ def first_steps(
             net = deepcopy(plain)
             method.apply(net)
             step = TrainingStep(net, loss, cached=method.cached)
+            if method.compiled:
+                net.compile()
+                step()
             before = time.perf_counter()
             finite = bool(torch.isfinite(step()))
             entry.first = time.perf_counter() - before

@@ -39,20 +39,26 @@ class Method:
     ours: bool = False
     cached: bool = False
     """Whether its steps run inside ``oni.cached``."""
+    compiled: bool = False
+    """Whether ``torch.compile`` has its way with the network first."""
     patient: bool = True
     """Never skipped, however slow."""
     predict: Callable[[nn.Module], float] | None = None
     """Seconds that one forward and backward pass spends on the weights, predicted without running it."""
 
 
-def list_methods(*, cached: bool = False) -> list[Method]:
-    """Every method, the plain network first; ``oni`` inside its cache too, if that is asked for."""
+def list_methods(*, cached: bool = False, compiled: bool = False) -> list[Method]:
+    """Every method, the plain network first; ``oni`` inside its cache and compiled too, if that is asked for."""
     methods = [Method("plain", lambda net: None)]
+    if compiled:
+        methods.append(Method("plain compiled", lambda net: None, compiled=True))
     for steps in STEPS:
         convert, authors_form = partial(oni.convert, steps=steps), f"authors T={steps}"
         methods.append(Method(f"oni T={steps}", convert, steps, authors_form, ours=True))
         if cached:
             methods.append(Method(f"oni T={steps} cached", convert, steps, authors_form, ours=True, cached=True))
+        if compiled:
+            methods.append(Method(f"oni T={steps} compiled", convert, steps, authors_form, ours=True, compiled=True))
         methods.append(Method(authors_form, partial(apply_authors_form, steps=steps), steps))
     methods.append(Method("spectral norm", apply_spectral_norm, against="authors T=5"))
     slow = Method(

@@ -62,5 +62,5 @@ class ModelResult(Result):
         if quantity == "added time":
             share = self.share(name, over)
             return None if share is None else share.value
-        ratio = self.forward_ratio(name, over)
+        ratio = time_ratio(self.entries, name, over) if quantity == "step time" else self.forward_ratio(name, over)
         return None if ratio is None else ratio.median

@@ -230,6 +230,8 @@ def test_verdicts(result):
     assert verdicts == {
         ("added time", "oni T=2"): (pytest.approx(0.25), True),
         ("added time", "oni T=5"): (pytest.approx(0.5), True),
+        ("step time", "oni T=2 compiled"): (None, None),
+        ("step time", "oni T=5 compiled"): (None, None),
         ("forward time", "oni T=5 cached"): (pytest.approx(1.02), True),
         ("forward time", "oni T=5 baked"): (1, True),
     }
@@ -241,15 +243,13 @@ def test_verdicts(result):
 def test_every_target_is_about_someone_who_runs():
     cases = {case.name: case for case in models.CASES}
     assert {target.case for target in MODEL_TARGETS} == cases.keys()
-    names = {False: {m.name for m in list_methods()}, True: {m.name for m in list_methods(cached=True)}}
     with models.evaluation_copies(nn.Sequential(nn.Linear(3, 3))) as nets:
         forward = set(nets)
     for target in MODEL_TARGETS:
         assert (target.at_least is None) != (target.at_most is None)
-        known = {
-            "added time": names[cases[target.case].adversarial],
-            "forward time": forward,
-        }[target.quantity]
+        case = cases[target.case]
+        trained = {method.name for method in list_methods(cached=case.adversarial, compiled=case.compiled)}
+        known = {"added time": trained, "step time": trained, "forward time": forward}[target.quantity]
         assert {*target.names, target.over} <= known
     asked = {(t.case, t.contender): t.at_most for t in MODEL_TARGETS if t.quantity == "added time"}
     assert len(asked) == 12
@@ -297,7 +297,7 @@ def test_the_command(run, tmp_path):
     for word in ("a small one", "oni T=5", "authors T=5", "spectral norm", "torch orthogonal", "oni T=2 cached"):
         assert word in out
     assert "What is asked of it" in out
-    assert "Left out: 16 targets" in out
+    assert "Left out: 18 targets" in out
 
     record = json.loads(path.read_text())
     assert record["command"].startswith("oni bench models --quick '--cases=*' --threads=1 --json=")
