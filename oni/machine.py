@@ -46,7 +46,7 @@ def versions() -> dict[str, str]:
     blas = re.search(r"BLAS_INFO=(\w+)", torch.__config__.show())
     if blas:
         numbers["blas"] = blas[1]
-    for package in ("numpy", "geotorch"):
+    for package in ("numpy", "geotorch", "orthogonium", "deel-torchlip"):
         try:
             numbers[package] = version(package)
         except PackageNotFoundError:

@@ -61,12 +61,14 @@ PEERS = (
         "orthogonium",
         "convolutions that are orthogonal as operators (AOC, SOC), 1-Lipschitz residual blocks",
         "layers of its own instead of yours; all or nothing",
+        ("orthogonium",),
     ),
     Peer(
         "deel-torchlip",
         "1-Lipschitz networks: power iteration and Björck's iteration (which is Newton's) to the end, divided by a "
         "bound of the convolution",
         "layers of its own; iterates to a tolerance, not a chosen number of steps",
+        ("deel-torchlip",),
     ),
     Peer(
         "the authors' code",

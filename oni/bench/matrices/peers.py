@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
+from collections.abc import Callable
+from functools import partial
+from importlib.metadata import PackageNotFoundError, version
 
 import torch
 from torch import Tensor
@@ -53,6 +55,46 @@ def geotorch_orthogonal(Z: Tensor, G: Tensor) -> Job:
     return parametrized_job(module, G)
 
 
+def layers_job(make_layer: Callable[[int, int], torch.nn.Module], Z: Tensor, G: Tensor) -> Job:
+    """The weights of dense layers that a library brings itself, one for each matrix, in training mode."""
+    jobs = []
+    for matrix, gradient in zip(Z.reshape(-1, *Z.shape[-2:]), G.reshape(-1, *G.shape[-2:]), strict=True):
+        layer = make_layer(*matrix.shape)
+        with torch.no_grad():
+            layer.get_parameter("parametrizations.weight.original").copy_(matrix)
+        jobs.append(parametrized_job(layer.to(Z.device).train(), gradient))
+    return Job(
+        lambda: [weight for job in jobs for weight in job.forward()],
+        [original for job in jobs for original in job.leaves],
+        [gradient for job in jobs for gradient in job.G],
+    )
+
+
+def orthogonium_linear(rows: int, columns: int) -> torch.nn.Module:
+    """Its dense layer: power iteration, then Björck's iteration."""
+    from orthogonium.layers import OrthoLinear
+
+    layer: torch.nn.Module = OrthoLinear(columns, rows, bias=False)
+    return layer
+
+
+def torchlip_linear(rows: int, columns: int) -> torch.nn.Module:
+    """The same of deel-torchlip, which iterates to a tolerance."""
+    from deel.torchlip import SpectralLinear
+
+    layer: torch.nn.Module = SpectralLinear(columns, rows, bias=False)
+    return layer
+
+
+def is_installed(name: str) -> bool:
+    """Whether a distribution is."""
+    try:
+        version(name)
+    except PackageNotFoundError:
+        return False
+    return True
+
+
 def parametrized_job(module: torch.nn.Module, G: Tensor) -> Job:
     """Compute the weight of a module from its parameter."""
     original = module.get_parameter("parametrizations.weight.original")
@@ -75,6 +117,10 @@ def list_peers(*, center: bool, against: str) -> list[Contender]:
         contenders.append(
             Contender(f"torch {name}", lambda Z, G, name=name: torch_orthogonal(Z, G, name), against=against)  # type: ignore[misc]
         )
-    if find_spec("geotorch"):
-        contenders.append(Contender("geotorch", geotorch_orthogonal, against=against))
+    peers: dict[str, Callable[[Tensor, Tensor], Job]] = {
+        "geotorch": geotorch_orthogonal,
+        "orthogonium": partial(layers_job, orthogonium_linear),
+        "deel-torchlip": partial(layers_job, torchlip_linear),
+    }
+    contenders += [Contender(name, job, against=against) for name, job in peers.items() if is_installed(name)]
     return contenders

@@ -1,5 +1,6 @@
 import sys
 import types
+from importlib.metadata import PackageNotFoundError
 
 import pytest
 import torch
@@ -55,19 +56,58 @@ def test_torch_s_own(shape, name):
     assert dZ.abs().max() > 0
 
 
-def test_geotorch_where_it_is_installed(monkeypatch):
-    def orthogonal(module, name):
-        torch.nn.utils.parametrizations.orthogonal(module, name)
+class Layer(torch.nn.Linear):
+    """A dense layer with a parametrized weight, as libraries bring them."""
 
-    names = [contender.name for contender in peers.list_peers(center=True, against="oni T=5")]
-    if "geotorch" not in sys.modules:
-        monkeypatch.setitem(sys.modules, "geotorch", types.SimpleNamespace(orthogonal=orthogonal, __spec__=1))
-    *others, geotorch = peers.list_peers(center=True, against="oni T=5")
-    assert [contender.name for contender in others] == names[: len(others)]
-    assert geotorch.name == "geotorch"
-    (W,), _ = geotorch.prepare(*torch.randn(2, 6, 6)).run()
-    # As above, of 6 x 6.
-    assert oni.orthogonality(W).row < EPS * 6**0.5 * 10 * 6
+    def __init__(self, *args, **options):
+        super().__init__(*args, **options)
+        torch.nn.utils.parametrize.register_parametrization(self, "weight", PolarFactor())
+
+
+class PolarFactor(torch.nn.Module):
+    def forward(self, Z):
+        return peers.polar_factor(Z, center=False)
+
+
+FAKES = {
+    "geotorch": (
+        "geotorch",
+        {"orthogonal": lambda module, name: torch.nn.utils.parametrizations.orthogonal(module, name)},
+    ),
+    "orthogonium": ("orthogonium.layers", {"OrthoLinear": Layer}),
+    "deel-torchlip": ("deel.torchlip", {"SpectralLinear": Layer}),
+}
+
+
+@pytest.mark.parametrize("shape", [(6, 6), (4, 6), (3, 4, 6)], ids=str)
+@pytest.mark.parametrize("name", FAKES)
+def test_libraries_where_they_are_installed(monkeypatch, name, shape):
+    assert not {contender.name for contender in others()} & FAKES.keys()
+    module, contents = FAKES[name]
+    for part in (module.partition(".")[0], module):
+        monkeypatch.setitem(sys.modules, part, types.ModuleType(part))
+    vars(sys.modules[module]).update(contents)
+    monkeypatch.setattr(peers, "version", lambda asked: find_version(asked, name))
+    *_, peer = peers.list_peers(center=True, against="oni T=5")
+    assert peer.name == name
+    Z, G = torch.randn(2, *shape)
+    Ws, gradients = peer.prepare(Z, G).run()
+    assert sum(W.numel() for W in Ws) == sum(gradient.numel() for gradient in gradients) == Z.numel()
+    # As above, of at most 6 x 6.
+    assert all(oni.orthogonality(W).row.max() < EPS * 6**0.5 * 10 * 6 for W in Ws)
+
+
+def others():
+    """Who runs where none of these libraries is installed."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(peers, "version", lambda asked: find_version(asked, ""))
+        return peers.list_peers(center=True, against="oni T=5")
+
+
+def find_version(asked, installed):
+    if asked != installed:
+        raise PackageNotFoundError
+    return "1"
 
 
 def by_name(case):
