@@ -112,6 +112,23 @@ def forward(results: Path) -> str:
     return render(["network", *names], rows)
 
 
+def sharing(results: Path) -> str:
+    """What oni adds to a step of processes that train together, with ``oni.share`` and without."""
+    rows = []
+    for case in read_bench(results, "processes")["cases"]:
+        for count, together in case["processes"].items():
+            for steps in (2, 5):
+                alone, shared = (find_contender(together, f"oni T={steps}{suffix}") for suffix in ("", " shared"))
+                if alone is None or shared is None:
+                    continue
+                added = [f"{show(one['added_milliseconds']['median'])} ms" for one in (alone, shared)]
+                share = shared["share_of_addition"]
+                between = f"{show(share['low'])} - {show(share['high'])}"
+                rows.append([case["about"], count, str(steps), *added, show(share["value"]), between])
+    columns = ["network, in each process", "processes", "steps", "adds", "adds, shared", "part", "9 of 10"]
+    return render(columns, rows)
+
+
 def targets(results: Path, kind: str, reached: bool | None = None) -> str:
     """What the project asks of itself, and what was measured; all of it, or only what was (not) reached."""
     rows = []
@@ -158,6 +175,7 @@ BENCH: Mapping[str, Callable[..., str]] = {
     "bench-matrices": matrices,
     "bench-against": against,
     "bench-models": models,
+    "bench-sharing": sharing,
     "bench-forward": forward,
     "bench-targets": targets,
     "bench-number": number,
