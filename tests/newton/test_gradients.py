@@ -116,6 +116,21 @@ def test_backward_computes_the_forward_only_once(monkeypatch):
     assert len(calls) == 3, "create_graph needs a differentiable path"
 
 
+@pytest.mark.parametrize("shape", [(3, 5), (5, 3), (2, 3, 5)], ids=str)
+def test_many_gradients_at_once_equal_those_one_by_one(shape):
+    """Plain eager code takes a shorter way than ``torch.func``; its backward pass runs under vmap here."""
+    Z = torch.randn(shape, dtype=torch.float64, requires_grad=True)
+    W = oni.orthogonalize(Z, 3)
+    directions = torch.eye(W.numel(), dtype=W.dtype).reshape(-1, *shape)
+    (together,) = torch.autograd.grad(W, Z, directions, is_grads_batched=True, retain_graph=True)
+    alone = torch.stack([torch.autograd.grad(W, Z, one, retain_graph=True)[0] for one in directions])
+    transformed = torch.func.jacrev(lambda Z: oni.orthogonalize(Z, 3))(Z.detach()).reshape(alone.shape)
+    # Some 12 products of at most 5 x 5 matrices with entries of order 1.
+    tolerance = 12 * 5 * torch.finfo(Z.dtype).eps
+    assert_close(together, alone, rtol=0, atol=tolerance)
+    assert_close(transformed, alone, rtol=0, atol=tolerance)
+
+
 def test_second_backward_through_the_same_output():
     Z = torch.randn(4, 6, dtype=f64, requires_grad=True)
     W = oni.orthogonalize(Z, 5)
