@@ -79,16 +79,12 @@ def against(results: Path, contender: str) -> str:
 
 def models(results: Path) -> str:
     """Time of a training step of every network over that of the plain network."""
-    record = read_bench(results, "models")
-    names = list(dict.fromkeys(contender["name"] for case in record["cases"] for contender in case["contenders"]))
-    names = [name for name in names if name != "plain"]
-    rows = []
-    for case in record["cases"]:
-        plain = find_contender(case, "plain")
-        assert plain is not None
-        costs = [training_cost(case, name) for name in names]
-        rows.append([case["about"], f"{show(plain['milliseconds']['median'])} ms", *costs])
-    return render(["network", "plain", *names], rows)
+    cases = read_bench(results, "models")["cases"]
+    names = dict.fromkeys(contender["name"] for case in cases for contender in case["contenders"])
+    plain = [find_contender(case, "plain") for case in cases]
+    rows = [["plain", *(f"{show(one['milliseconds']['median'])} ms" for one in plain if one)]]
+    rows += [[name, *(training_cost(case, name) for case in cases)] for name in sorted(names) if name != "plain"]
+    return render(["", *(case["about"] for case in cases)], rows)
 
 
 def training_cost(case: Mapping[str, Any], name: str) -> str:
