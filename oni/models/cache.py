@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from contextlib import contextmanager
+from functools import partial
 from types import FrameType
 from typing import Any, NamedTuple, Protocol, TypeVar
 from weakref import WeakKeyDictionary, WeakSet
@@ -26,7 +27,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from oni.newton.batched import orthogonalize_each
 from oni.nn.options import Options
-from oni.nn.parametrization import Orthogonal
+from oni.nn.parametrization import READY, Orthogonal
 
 __all__ = ["cached", "find_orthogonal", "hold_during_forward", "stop_holding"]
 
@@ -63,6 +64,7 @@ def cached(model: M) -> Iterator[M]:
         handle.remove()
         with CACHE.lock:
             CACHE.scopes = tuple(other for other in CACHE.scopes if other is not scope)
+            scope.withdraw(scope.ready)
 
 
 class Held(NamedTuple):
@@ -88,6 +90,8 @@ class Scope:
         self.saving_hook = get_saving_hook()
         self.weights: dict[int, Held] = {}
         self.members: dict[int, tuple[Orthogonal, ParametrizationList]] | None = None
+        self.ready: set[int] = set()
+        """Parametrizations whose weights can be had without asking them."""
 
     def layers(self) -> list[tuple[Orthogonal, ParametrizationList]]:
         """Every orthogonal parametrization of the model, with what holds its proxy; looked up once."""
@@ -110,7 +114,23 @@ class Scope:
     def forget_updated(self, optimizer: Optimizer, *_: Any) -> None:
         """Forget the weights whose proxies an optimizer has just updated."""
         updated = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
+        self.withdraw({key for key, held in self.weights.items() if id(held.Z) in updated})
         self.weights = {key: held for key, held in self.weights.items() if id(held.Z) not in updated}
+
+    def offer(self, parametrization: Orthogonal, held: Held) -> None:
+        """Let evaluation have a constant weight straight away, if nothing but this parametrization makes it."""
+        assert self.members is not None
+        _, holder = self.members[id(parametrization)]
+        if held.weight is not None and self.lasting and not has_hooks(parametrization, holder):
+            inference = held.weight.is_inference()
+            READY[id(holder)] = partial(CACHE.find_ready, parametrization, holder, held, inference)
+            self.ready.add(id(parametrization))
+
+    def withdraw(self, parametrizations: Set[int]) -> None:
+        """Take offers back."""
+        for key in self.ready & parametrizations:
+            READY.pop(id(self.members[key][1]), None)  # type: ignore[index]
+        self.ready = self.ready - parametrizations
 
     def compute(self, parametrization: Orthogonal, Z: Tensor) -> Held:
         """Compute the weight of a layer, and hold it with those of others like it, as many as are worth a batch."""
@@ -140,6 +160,7 @@ class Scope:
             weight = member.weight_from(W, proxy) if constant else None
             results.append(Held(member.options, proxy, proxy._version, proxy.detach(), W, weight))
             self.weights[id(member)] = results[-1]
+            self.offer(member, results[-1])
         # Not looked up again: another thread's optimizer may have had it forgotten meanwhile.
         return results[0]
 
@@ -178,6 +199,24 @@ class WeightCache:
         # A forward pass only reads it; whoever else asks may write to it, and gets a copy.
         shares_memory = held.weight is not None or weight.data_ptr() == held.W.data_ptr()
         return weight.clone() if shares_memory and not self.running_passes() else weight
+
+    def find_ready(
+        self, parametrization: Orthogonal, holder: ParametrizationList, held: Held, inference: bool
+    ) -> Tensor | None:
+        """A weight that was offered, if it is right for a forward pass that runs now and needs no graph."""
+        Z = held.Z
+        if (
+            torch.is_grad_enabled()
+            or holder._parameters.get("original") is not Z
+            or held.version != Z._version
+            or held.memory.data_ptr() != Z.data_ptr()
+            or held.options is not parametrization.options
+            or len(holder._modules) > 1
+            or (inference and not torch.is_inference_mode_enabled())
+            or not self.running_passes()
+        ):
+            return None
+        return held.weight
 
     def find_common_scope(self, parametrizations: Sequence[Orthogonal], own: Scope) -> Scope:
         """The scope in which all these layers will look for their weights; the given one if they have no common one."""
@@ -241,6 +280,11 @@ def is_valid(held: Held, parametrization: Orthogonal, Z: Tensor) -> bool:
 
 def are_alike(Z: Tensor, other: Tensor) -> bool:
     return Z.dtype == other.dtype and Z.device == other.device and Z.requires_grad == other.requires_grad
+
+
+def has_hooks(*modules: nn.Module) -> bool:
+    """Whether something wants to know of the calls of a module."""
+    return any(module._forward_hooks or module._forward_pre_hooks for module in modules)
 
 
 def get_saving_hook() -> Any:
