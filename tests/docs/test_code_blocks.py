@@ -10,6 +10,7 @@ from unittest import mock
 import pytest
 import typer.main
 import yaml
+from torch.nn.parallel import DistributedDataParallel
 
 from oni.cli import application
 from oni.recipes.training.config import Config
@@ -34,6 +35,7 @@ def blocks(page, *languages):
 
 
 KEPT = []
+"""One that ends right after its backward pass may wait for ever for a thread of gloo's that waits for the interpreter."""
 
 
 def name(page):
@@ -46,9 +48,6 @@ def test_python(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     names = {"__name__": "page"}
-    # Kept: a DistributedDataParallel that ends right after its backward pass may wait for ever for a thread of gloo's
-    # that waits for the interpreter (torch 2.13).
-    KEPT.append(names)
     for given in GIVEN.findall(page.read_text("utf-8")):
         exec(compile(given, f"{page}, given", "exec"), names)
     for number, (code, rest) in enumerate(blocks(page, "python"), 1):
@@ -57,6 +56,7 @@ def test_python(page, tmp_path, monkeypatch):
         packages = re.findall(r"^(?:from|import) (\w+)", code, re.MULTILINE)
         if all(importlib.util.find_spec(package) for package in packages):
             exec(compile(code, f"{page}, block {number}", "exec"), names)
+    KEPT.extend(value for value in names.values() if isinstance(value, DistributedDataParallel))
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "yaml")], ids=name)
