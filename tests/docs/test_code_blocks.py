@@ -35,7 +35,7 @@ def blocks(page, *languages):
 
 
 KEPT = []
-"""One that ends right after its backward pass may wait for ever for a thread of gloo's that waits for the interpreter."""
+"""One that ends right after its backward pass may wait for ever for a thread of gloo's, which waits for the GIL."""
 
 
 def name(page):
