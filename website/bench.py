@@ -133,8 +133,9 @@ def targets(results: Path, kind: str, reached: bool | None = None) -> str:
             continue
         asked = f">= {target['at_least']:g}" if target["at_least"] is not None else f"<= {target['at_most']:.3g}"
         what = f"{target['quantity']} of {' or '.join(target['of'])} / {target['over']}"
-        verdict = "reached" if target["reached"] else "**not reached**"
-        rows.append([target["case"], what, asked, f"{target['measured']:.2f}", verdict])
+        verdict = {True: "reached", False: "**not reached**", None: "not measured"}[target["reached"]]
+        measured = "" if target["measured"] is None else f"{target['measured']:.2f}"
+        rows.append([target["case"], what, asked, measured, verdict])
     return render(["case", "ratio", "asked", "measured", ""], rows)
 
 
