@@ -83,9 +83,10 @@ def bounded(M: Tensor, bound: str | None) -> Bounded:
     if bound is None:
         return Bounded(M, torch.ones_like(M[..., :1, :1]))
     f = trace(M) if bound == "frobenius" else frobenius_norm(M)
-    # Zero matrices: S = 0 / infinity, and the factor 0 keeps both the result and its gradient at zero.
+    # Zero matrices, and those whose norm underflows: S = M / infinity, and the factor 0 keeps both the result and its
+    # gradient at zero. Between 0 and tiny, f has lost digits, and might be less than it bounds.
     zero = f == 0
-    f = f.masked_fill(zero, torch.inf)
+    f = f.clamp_min(torch.finfo(f.dtype).tiny).masked_fill(zero, torch.inf)
     root = f.rsqrt()
     S = M / f if torch.is_grad_enabled() else M.div_(f)
     if bound != "tight":

@@ -189,3 +189,16 @@ def test_a_mean_that_dwarfs_the_spread():
     Z = gaussian(8, 20) + 1e4
     # The sum keeps about three digits of the spread in Z; W must lose no more of them.
     assert relative_error(oni.orthogonalize(Z, 5, center=True), oracle(Z, 5, center=True)) < 1e-5
+
+
+@pytest.mark.parametrize("bound", ["frobenius", "compact", "tight"])
+def test_no_singular_value_passes_1_where_the_gram_matrix_underflows(bound):
+    """Centring leaves nothing of the large row, and of the other what squares to fewer digits than a float has."""
+    Z = torch.zeros(2, 6)
+    Z[0] = 0.5
+    for exponent in range(-24, -17):
+        for mantissa in (1.0, 1.3, 1.7, 2.1, 3.3, 5.1, 7.7):
+            Z[1, 0], Z[1, 1] = mantissa * 10.0**exponent, -mantissa * 10.0**exponent
+            W = oni.orthogonalize(Z, 3, center=True, bound=bound)
+            # A row of two entries: the square root of a sum of two, each rounded some four times.
+            assert torch.linalg.matrix_norm(W.double(), 2) <= 1 + 8 * torch.finfo(Z.dtype).eps
