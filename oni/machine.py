@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-__all__ = ["code_version", "machine", "one_thread", "torch_threads", "versions"]
+__all__ = ["code_version", "find_version", "machine", "one_thread", "torch_threads", "versions"]
 
 
 def machine(device: str = "cpu") -> dict[str, Any]:
@@ -47,11 +47,17 @@ def versions() -> dict[str, str]:
     if blas:
         numbers["blas"] = blas[1]
     for package in ("numpy", "geotorch", "orthogonium", "deel-torchlip"):
-        try:
-            numbers[package] = version(package)
-        except PackageNotFoundError:
-            continue
+        if (number := find_version(package)) is not None:
+            numbers[package] = number
     return numbers
+
+
+def find_version(package: str) -> str | None:
+    """The version of a distribution, if it is installed."""
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
 
 
 @contextmanager

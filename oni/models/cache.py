@@ -102,8 +102,7 @@ class Scope:
         return list(self.members.values())
 
     def covers(self, parametrization: Orthogonal) -> bool:
-        if self.members is None:
-            self.layers()
+        self.layers()
         return id(parametrization) in self.members  # type: ignore[operator]
 
     def find(self, parametrization: Orthogonal, Z: Tensor) -> Held:
@@ -114,20 +113,24 @@ class Scope:
     def forget_updated(self, optimizer: Optimizer, *_: Any) -> None:
         """Forget the weights whose proxies an optimizer has just updated."""
         updated = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
-        self.withdraw({key for key, held in self.weights.items() if id(held.Z) in updated})
+        with CACHE.lock:
+            self.withdraw({key for key, held in self.weights.items() if id(held.Z) in updated})
         self.weights = {key: held for key, held in self.weights.items() if id(held.Z) not in updated}
 
     def offer(self, parametrization: Orthogonal, held: Held) -> None:
         """Let evaluation have a constant weight straight away, if nothing but this parametrization makes it."""
         assert self.members is not None
         _, holder = self.members[id(parametrization)]
-        if held.weight is not None and self.lasting and not has_hooks(parametrization, holder):
-            inference = held.weight.is_inference()
-            READY[id(holder)] = partial(CACHE.find_ready, parametrization, holder, held, inference)
-            self.ready.add(id(parametrization))
+        if held.weight is None or has_hooks(parametrization, holder):
+            return
+        with CACHE.lock:
+            # Another thread may have closed the scope meanwhile.
+            if self in CACHE.scopes:
+                READY[id(holder)] = partial(CACHE.find_ready, parametrization, holder, held)
+                self.ready.add(id(parametrization))
 
     def withdraw(self, parametrizations: Set[int]) -> None:
-        """Take offers back."""
+        """Take offers back; under the lock."""
         for key in self.ready & parametrizations:
             READY.pop(id(self.members[key][1]), None)  # type: ignore[index]
         self.ready = self.ready - parametrizations
@@ -181,18 +184,11 @@ class WeightCache:
         """The weight of a layer, computed now if needed; ``None`` where it can't be held."""
         if not can_hold(Z):
             return None
-        # Loops and no generators: evaluation inside cached waits for this line by line.
-        for scope in self.scopes:
-            if scope.covers(parametrization):
-                break
-        else:
-            for scope in self.running_passes():
-                if scope.covers(parametrization):
-                    break
-            else:
-                return None
+        scope = next((scope for scope in self.scopes if scope.covers(parametrization)), None)
+        if scope is None:
+            scope = next((scope for scope in self.running_passes() if scope.covers(parametrization)), None)
         # Under checkpointing what is saved must be the same when the block runs again in the backward pass.
-        if scope.saving_hook is not get_saving_hook():
+        if scope is None or scope.saving_hook is not get_saving_hook():
             return None
         held = scope.find(parametrization, Z)
         weight = parametrization.weight_from(held.W, Z) if held.weight is None else held.weight
@@ -200,23 +196,12 @@ class WeightCache:
         shares_memory = held.weight is not None or weight.data_ptr() == held.W.data_ptr()
         return weight.clone() if shares_memory and not self.running_passes() else weight
 
-    def find_ready(
-        self, parametrization: Orthogonal, holder: ParametrizationList, held: Held, inference: bool
-    ) -> Tensor | None:
+    def find_ready(self, parametrization: Orthogonal, holder: ParametrizationList, held: Held) -> Tensor | None:
         """A weight that was offered, if it is right for a forward pass that runs now and needs no graph."""
-        Z = held.Z
-        if (
-            torch.is_grad_enabled()
-            or holder._parameters.get("original") is not Z
-            or held.version != Z._version
-            or held.memory.data_ptr() != Z.data_ptr()
-            or held.options is not parametrization.options
-            or len(holder._modules) > 1
-            or (inference and not torch.is_inference_mode_enabled())
-            or not self.running_passes()
-        ):
+        Z = holder._parameters.get("original")
+        if torch.is_grad_enabled() or len(holder._modules) > 1 or Z is None:
             return None
-        return held.weight
+        return held.weight if is_valid(held, parametrization, Z) and self.running_passes() else None
 
     def find_common_scope(self, parametrizations: Sequence[Orthogonal], own: Scope) -> Scope:
         """The scope in which all these layers will look for their weights; the given one if they have no common one."""

@@ -185,8 +185,7 @@ def _ask_ready_first(name: str, computed: property) -> property:
             if weight is not None:
                 return weight
         assert computed.fget is not None
-        found: Tensor = computed.fget(module)
-        return found
+        return computed.fget(module)
 
     return property(get_weight, computed.fset, computed.fdel)
 

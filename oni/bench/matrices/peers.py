@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from importlib.metadata import PackageNotFoundError, version
 
 import torch
 from torch import Tensor
 from torch.nn.utils import parametrizations
 
 from oni.bench.matrices.contender import Contender, Job, make_job
+from oni.machine import find_version
 from oni.newton.matrix import is_tall
 from oni.newton.reference import authors
 
@@ -86,15 +86,6 @@ def torchlip_linear(rows: int, columns: int) -> torch.nn.Module:
     return layer
 
 
-def is_installed(name: str) -> bool:
-    """Whether a distribution is."""
-    try:
-        version(name)
-    except PackageNotFoundError:
-        return False
-    return True
-
-
 def parametrized_job(module: torch.nn.Module, G: Tensor) -> Job:
     """Compute the weight of a module from its parameter."""
     original = module.get_parameter("parametrizations.weight.original")
@@ -122,5 +113,5 @@ def list_peers(*, center: bool, against: str) -> list[Contender]:
         "orthogonium": partial(layers_job, orthogonium_linear),
         "deel-torchlip": partial(layers_job, torchlip_linear),
     }
-    contenders += [Contender(name, job, against=against) for name, job in peers.items() if is_installed(name)]
+    contenders += [Contender(name, job, against=against) for name, job in peers.items() if find_version(name)]
     return contenders
