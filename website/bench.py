@@ -81,8 +81,7 @@ def models(results: Path) -> str:
     """Time of a training step of every network over that of the plain network."""
     cases = read_bench(results, "models")["cases"]
     names = dict.fromkeys(contender["name"] for case in cases for contender in case["contenders"])
-    plain = [find_contender(case, "plain") for case in cases]
-    rows = [["plain", *(f"{show(one['milliseconds']['median'])} ms" for one in plain if one)]]
+    rows = [["plain", *(f"{number(results, 'models', case['name'], 'plain', 'milliseconds')} ms" for case in cases)]]
     rows += [[name, *(training_cost(case, name) for case in cases)] for name in sorted(names) if name != "plain"]
     return render(["", *(case["about"] for case in cases)], rows)
 
@@ -112,12 +111,12 @@ def sharing(results: Path) -> str:
     """What oni adds to a step of processes that train together, with ``oni.share`` and without."""
     rows = []
     for case in read_bench(results, "processes")["cases"]:
-        for count, together in case["processes"].items():
+        for count, measured in case["processes"].items():
             for steps in (2, 5):
-                alone, shared = (find_contender(together, f"oni T={steps}{suffix}") for suffix in ("", " shared"))
+                alone, shared = (find_contender(measured, f"oni T={steps}{suffix}") for suffix in ("", " shared"))
                 if alone is None or shared is None:
                     continue
-                added = [f"{show(one['added_milliseconds']['median'])} ms" for one in (alone, shared)]
+                added = [f"{show(contender['added_milliseconds']['median'])} ms" for contender in (alone, shared)]
                 share = shared["share_of_addition"]
                 between = f"{show(share['low'])} - {show(share['high'])}"
                 rows.append([case["about"], count, str(steps), *added, show(share["value"]), between])

@@ -9,7 +9,6 @@ from typing import Any
 
 import torch
 from rich.console import Console
-from rich.text import Text
 from torch import nn
 
 import oni
@@ -18,7 +17,7 @@ from oni.bench.matrices.result import Result, Timed, time_ratio
 from oni.bench.models.training import TrainingStep, classification
 from oni.bench.record import to_dict
 from oni.bench.settings import SEED, Settings
-from oni.bench.table import format_median, format_range, show_heading, show_targets
+from oni.bench.table import format_median, format_range, show_case, show_heading, show_targets
 from oni.bench.targets import Target, Verdict
 from oni.recipes.data.augment import augment
 from oni.recipes.networks.registry import find_output_layer
@@ -138,8 +137,7 @@ def show_images(
     plain = ascii_only(terminal, plain=settings.plain)
     show_heading(settings, LEGEND, terminal)
     for result in results:
-        rounds = max((len(entry.times) for entry in result.entries.values()), default=0)
-        terminal.print(Text.assemble("\n", (result.name, "bold"), f": {result.about}; {rounds} rounds"))
+        show_case(result.name, result.about, result.entries, terminal)
         rows = table(plain)
         rows.add_column("what", no_wrap=True)
         for title in ("ms", "quartiles", "x contiguous", "quartiles"):

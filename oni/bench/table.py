@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from oni.bench.matrices.result import Result
+from oni.bench.matrices.result import Result, Timed
 from oni.bench.settings import Settings
 from oni.bench.targets import Target, Verdict
 from oni.machine import machine, versions
 from oni.terminal import format_number, table
 from oni.timing import Interval, Quartiles
 
-__all__ = ["format_median", "format_range", "show_heading", "show_targets", "target_table"]
+__all__ = ["format_median", "format_range", "show_case", "show_heading", "show_targets", "target_table"]
 
 WORDS = {True: ("reached", "green"), False: ("not reached", "red"), None: ("not measured", "dim")}
 
@@ -29,6 +29,12 @@ def show_heading(settings: Settings, legend: str, terminal: Console) -> None:
     )
     terminal.print(", ".join(f"{name} {version}" for name, version in versions().items()))
     terminal.print(f"\n{legend}")
+
+
+def show_case(name: str, about: str, entries: Mapping[str, Timed], terminal: Console) -> None:
+    """Print what a case is called, what it is, and how many rounds it had."""
+    rounds = max((len(entry.times) for entry in entries.values()), default=0)
+    terminal.print(Text.assemble("\n", (name, "bold"), f": {about}; {rounds} rounds"))
 
 
 def show_targets(results: Sequence[Result], verdicts: Sequence[Verdict], ascii_only: bool, terminal: Console) -> None:

@@ -12,7 +12,7 @@ from rich.text import Text
 from oni.bench.models.result import ModelResult
 from oni.bench.record import to_dict
 from oni.bench.settings import Settings
-from oni.bench.table import format_median, format_range, show_heading, show_targets
+from oni.bench.table import format_median, format_range, show_case, show_heading, show_targets
 from oni.bench.targets import Verdict
 from oni.terminal import ascii_only, format_number, table
 
@@ -35,8 +35,7 @@ def show_models(
     plain = ascii_only(terminal, plain=settings.plain)
     show_heading(settings, LEGEND, terminal)
     for result in results:
-        rounds = max((len(entry.times) for entry in result.entries.values()), default=0)
-        terminal.print(Text.assemble("\n", (result.name, "bold"), f": {result.about}; {rounds} rounds"))
+        show_case(result.name, result.about, result.entries, terminal)
         terminal.print(training_table(result, plain))
         if result.forward:
             terminal.print("\nForward alone, evaluation mode, no_grad")

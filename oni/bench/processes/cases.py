@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import partial
 from os import environ
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -14,6 +15,7 @@ from typing import Any
 
 from torch import nn
 
+import oni
 from oni.bench.models.methods import STEPS, Method
 from oni.bench.models.result import ModelEntry, ModelResult
 from oni.bench.processes.model import count_work
@@ -69,10 +71,16 @@ def list_shared_methods(processes: int) -> list[Method]:
     """The plain network, and ``oni`` without and with sharing."""
     methods = [Method("plain", lambda net: None)]
     for steps in STEPS:
-        methods.append(Method(f"oni T={steps}", lambda net: None, steps, ours=True))
+        methods.append(Method(f"oni T={steps}", partial(oni.convert, steps=steps), steps, ours=True))
         if processes > 1:
-            methods.append(Method(f"oni T={steps} shared", lambda net: None, steps, f"oni T={steps}", ours=True))
+            share = partial(convert_and_share, steps=steps)
+            methods.append(Method(f"oni T={steps} shared", share, steps, f"oni T={steps}", ours=True))
     return methods
+
+
+def convert_and_share(net: nn.Module, steps: int) -> None:
+    """Convert a network whose weights the processes of the group then share."""
+    oni.share(oni.convert(net, steps=steps))
 
 
 def begin(case: Case) -> ProcessesResult:

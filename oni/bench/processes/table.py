@@ -15,7 +15,7 @@ from oni.bench.models.table import record_contender, training_table
 from oni.bench.processes.model import GPU, predict_added
 from oni.bench.processes.result import ProcessesResult
 from oni.bench.settings import Settings
-from oni.bench.table import show_heading, show_targets
+from oni.bench.table import show_case, show_heading, show_targets
 from oni.bench.targets import Verdict
 from oni.terminal import ascii_only, format_number, table
 
@@ -43,9 +43,7 @@ def show_processes(
     for result in results:
         at = result.by_processes.get(result.asked)
         if at is not None:
-            rounds = max((len(entry.times) for entry in at.entries.values()), default=0)
-            about = f": {result.about}, in each of {result.asked} processes; {rounds} rounds"
-            terminal.print(Text.assemble("\n", (result.name, "bold"), about))
+            show_case(result.name, f"{result.about}, in each of {result.asked} processes", at.entries, terminal)
             terminal.print(training_table(at, plain))
     terminal.print(Text("\nHow it grows", style="bold"))
     terminal.print(growth_table(results, plain))

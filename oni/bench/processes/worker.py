@@ -20,7 +20,6 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-import oni
 from oni.bench.models.training import TrainingStep, classification
 from oni.bench.processes.cases import Case, list_shared_methods
 from oni.bench.settings import SEED
@@ -75,12 +74,8 @@ def build_steps(case: Case, processes: int) -> tuple[list[nn.Module], dict[str, 
     for method in list_shared_methods(processes):
         net = deepcopy(plain)
         nets.append(net)
-        if method.steps is not None:
-            oni.convert(net, steps=method.steps)
-        wrapped = DistributedDataParallel(net)
-        if "shared" in method.name:
-            oni.share(wrapped)
-        steps[method.name] = TrainingStep(wrapped, loss)
+        method.apply(net)
+        steps[method.name] = TrainingStep(DistributedDataParallel(net), loss)
         for _ in range(WARM_UP):
             steps[method.name]()
     return nets, steps

@@ -52,7 +52,7 @@ MIXED = [
 PRACTICE = [
     Network(10, "he", rate=0.1),
     Network(10, "orth-init", {"gain": "relu"}, rate=0.1),
-    Network(10, "he", network_options={"norm": "batch"}, rate=0.1),
+    Network(10, "he", network_options={"norm": "batch"}, rate=0.5),
 ]
 """What a practitioner would choose; not in the paper."""
 NETWORKS = [DEFAULT, PLAIN, ORTH_INIT, ONI, ONI_ISOMETRIC, *MIXED, *PRACTICE]

@@ -59,9 +59,9 @@ ISOMETRIC_20 = [
 ]
 PRACTICE = {
     depth: [
-        Network(depth, "he", rate=0.1 if depth == 6 else 0.05),
-        Network(depth, "orth-init", {"gain": "relu"}, rate=0.1 if depth == 6 else 0.05),
-        Network(depth, "he", network_options={"norm": "batch"}, rate=0.1),
+        Network(depth, "he", rate=0.5 if depth == 6 else 0.1),
+        Network(depth, "orth-init", {"gain": "relu"}, rate=0.5 if depth == 6 else 0.1),
+        Network(depth, "he", network_options={"norm": "batch"}, rate=1.0 if depth == 6 else 0.5),
     ]
     for depth in (6, 20)
 }
