@@ -164,7 +164,7 @@ EXPERIMENT = Experiment(
     shows="Too few and too many steps both make it worse; 5 usually works best without residual connections.",
     choices="As Table 1, whose runs with 5 steps these are; the learning rate is the one that is best for 5 steps. The "
     "paper does not say which numbers of steps it draws; here 1 to 7. Preset full: g = 2, k = 1 instead of the paper's "
-    "g = 2, k = 3, 10 epochs of 10,000 images, two seeds. The paper's claims are about networks trained to the end, so "
+    "g = 2, k = 3, 8 epochs of 10,000 images, two seeds. The paper's claims are about networks trained to the end, so "
     f"they are not tested there, and what is judged says that training was short. {CHOICES.strip()}",
     presets={
         "smoke": SIZES["smoke"],

@@ -103,7 +103,7 @@ EXPERIMENT = Experiment(
     title="Errors of a residual network without batch normalisation, by epoch",
     shows="ONI converges significantly faster than batch and group normalisation, in epochs.",
     choices="The runs of Table 2 with large batches: nothing is trained twice. How fast a training error falls is "
-    f"judged by its mean over all epochs. {CHOICES}Preset full: Res-20 instead of Res-110, 10 epochs of 10,000 images, "
+    f"judged by its mean over all epochs. {CHOICES}Preset full: Res-20 instead of Res-110, 8 epochs of 10,000 images, "
     "and the first 312 steps of Res-110 at a learning rate of 0.1.",
     presets=PRESETS,
     parameters=(Trial, Final, Beginning),

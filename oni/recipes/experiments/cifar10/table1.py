@@ -176,9 +176,9 @@ CHOICES = (
     "bias that is never trained. "
 )
 PRESET_CHOICES = (
-    "Preset full: g = 2, k = 1 with two seeds and g = 4, k = 1 with one, 10 epochs of 10,000 images. The 5,000 images "
+    "Preset full: g = 2, k = 1 with two seeds and g = 4, k = 1 with one, 8 epochs of 10,000 images. The 5,000 images "
     "for choosing stay held out, so that the runs of the search are those of the first seed; g = 4 takes the learning "
-    "rates of g = 2, and OLM groups of 64 rows alone. These are 780 steps of the paper's 62,400: they show which "
+    "rates of g = 2, and OLM groups of 64 rows alone. These are 624 steps of the paper's 62,400: they show which "
     "method trains faster, and with that an order of test errors, but not the errors that the table is about. So its "
     "own claims are not tested, and what is judged says that training was short. Preset laptop: 5,000 images, 8 "
     "epochs, the learning rates of full."

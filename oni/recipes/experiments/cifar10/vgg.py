@@ -83,8 +83,8 @@ PRESETS: dict[str, dict[str, Any]] = {
         "data": "cifar10",
         "samples": 10_000,
         "validation": 5000,
-        "epochs": 10,
-        "measure_every": 5,
+        "epochs": 8,
+        "measure_every": 4,
         "seeds": 2,
     },
     "paper": {
