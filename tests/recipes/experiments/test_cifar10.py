@@ -125,7 +125,7 @@ def test_overrides():
     run = run.override({"batch_size": 64, "nesterov": True, "augment": "flip-half,crop-together", "epochs": 3})
     config = make_config(run, vgg.ONI, 0.05, {})
     assert (config.batch_size, config.nesterov, config.augment) == (64, True, ("flip-half", "crop-together"))
-    assert run.steps == 10 * (10_000 // 64)
+    assert run.steps == run.epochs * (10_000 // 64)
     assert {trial.batch_size for trial in run.trials()} == {64}
     assert {trial.overrides["nesterov"] for trial in run.trials()} == {True}
     with pytest.raises(ValueError, match="unknown data 'mnist'"):
@@ -278,7 +278,7 @@ def test_a_part_alone_is_not_judged():
 def test_the_table_says_row_by_row_what_differs():
     rows = {row[0]: row for row in table1.EXPERIMENT.table(make_results("table1", as_printed)).rows}
     assert rows["g2k1, ONI"][1:5] == ["9.95", "9.97 ± 0.03", "0.02", "50.00 ± 0.00"]
-    assert rows["g2k1, ONI"][-1] == "10 of 160 epochs; 10,000 of 50,000 images"
+    assert rows["g2k1, ONI"][-1] == "8 of 160 epochs; 10,000 of 50,000 images"
     assert rows["g4k1, OLM-1"][-1].endswith("learning rate of g2k1; only group size 64")
     assert rows["g2k1, batch norm"][-1].startswith("not in the paper; ")
     printed = {row[0]: row for row in table1.EXPERIMENT.table(make_results("table1", as_printed, "paper")).rows}
@@ -287,7 +287,7 @@ def test_the_table_says_row_by_row_what_differs():
     rows = {row[0]: row for row in table2.EXPERIMENT.table(make_results("table2", as_printed)).rows}
     small = rows["resnet20, batch 8, ONI"]
     assert small[1] == "6.67"
-    assert small[-1].startswith("resnet20, not resnet110; batches of 8, not 2; 10 of 160 epochs")
+    assert small[-1].startswith("resnet20, not resnet110; batches of 8, not 2; 8 of 160 epochs")
     assert rows["resnet110, Xavier, first 312 steps"][-1] == "not in the paper: does it train?"
 
 
