@@ -124,6 +124,53 @@ def sharing(results: Path) -> str:
     return render(columns, rows)
 
 
+def overhead(results: Path) -> str:
+    """What oni adds to a step of ImageNet's networks: measured here, and predicted for the paper's batch."""
+    rows = []
+    for case in read_bench(results, "overhead")["cases"]:
+        plain = find_contender(case, "plain")
+        assert plain is not None
+        predicted, paper = case["predicted"], case["paper_percent"]
+        rows.append([
+            case["about"],
+            f"{show(plain['milliseconds']['median'] / 1e3)} s",
+            f"{show(case['added_milliseconds']['median'])} ms",
+            percent(case["times_plain"]["median"] - 1),
+            f"{percent(predicted['one_device'])} ({predicted['batch']})",
+            "" if paper is None else percent(paper / 100),
+            percent(predicted["8_devices"]),
+            percent(predicted["8_devices_sharing"]),
+        ])  # fmt: skip
+    columns = ["network", "plain step", "adds", "+ here", "+ predicted (batch)", "+ in the paper"]
+    return render([*columns, "8 devices", "8 that share"], rows)
+
+
+def percent(part: float) -> str:
+    """A part of one as percent.
+
+    >>> percent(0.0721), percent(0.18)
+    ('7.21 %', '18 %')
+    """
+    return f"{show(100 * part)} %"
+
+
+def images(results: Path) -> str:
+    """Training steps with images channels last over those with everything contiguous, and what augmentation adds."""
+    record = read_bench(results, "images")
+    names = dict.fromkeys(contender["name"] for case in record["cases"] for contender in case["contenders"])
+    rows = []
+    for case in record["cases"]:
+        steps = find_contender(case, "contiguous")
+        assert steps is not None
+        ratios = [find_contender(case, name) for name in names if name != "contiguous"]
+        rows.append([
+            case["about"],
+            f"{show(steps['milliseconds']['median'])} ms",
+            *(f"x {show(one['times_contiguous']['median'])}" if one else "" for one in ratios),
+        ])  # fmt: skip
+    return render(["network", *names], rows)
+
+
 def targets(results: Path, kind: str, reached: bool | None = None) -> str:
     """What the project asks of itself, and what was measured; all of it, or only what was (not) reached."""
     rows = []
@@ -172,6 +219,8 @@ BENCH: Mapping[str, Callable[..., str]] = {
     "bench-against": against,
     "bench-models": models,
     "bench-sharing": sharing,
+    "bench-overhead": overhead,
+    "bench-images": images,
     "bench-forward": forward,
     "bench-targets": targets,
     "bench-number": number,

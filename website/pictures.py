@@ -2,53 +2,31 @@
 
 from __future__ import annotations
 
-import statistics
-from collections.abc import Callable
 from html import escape
 from pathlib import Path
-from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from oni.files import write_atomically
+from oni.recipes.charts.chart import Chart
+from oni.recipes.charts.matplotlib import draw_chart
+from oni.recipes.experiments.fashion_mnist.practice import chart_over_rates
+from oni.recipes.experiments.record import read_results
+from oni.recipes.experiments.registry import load_experiment
 from oni.style import COLOURS, PAGE_WIDTH, drawing, save, tint
 from website.measured import read_record
 
-__all__ = ["LAYERS", "draw_layers", "read_curves", "write_pictures"]
+__all__ = ["LAYERS", "draw_layers", "read_chart", "write_pictures"]
 
 STEPS = ("0", "1", "2", "3", "5", "8")
-Chosen = Callable[[dict[str, Any]], bool]
+DEPTH = 20
 
 
-def is_run(method: str, **options: Any) -> Chosen:
-    """Whether a run of Figure 6 is one of 20 layers with this method and these options."""
-    return lambda run: (
-        run["depth"] == 20
-        and run["method"] == method
-        and all(run.get("options", {}).get(key) == value for key, value in options.items())
-    )
-
-
-CURVES: dict[str, tuple[str, str, Chosen]] = {
-    "ONI, Z orthogonal, not centred": (COLOURS["oni"], "-", is_run("oni", start="orthogonal", center=False)),
-    "ONI, as printed": (COLOURS["oni"], "--", is_run("oni", start="given", center=True)),
-    "ONI without sqrt 2": (COLOURS["oni"], ":", is_run("oni-ns", start="given")),
-    "He's start": (COLOURS["plain"], "-", is_run("he")),
-    "orthogonal start x sqrt 2": (COLOURS["plain"], "--", is_run("orth-init")),
-}
-"""What the right half shows, where it is measured: a label, its colour and line, and which runs."""
-
-
-def read_curves(results: Path) -> dict[str, list[float]]:
-    """The test error in percent after each epoch, mean over seeds."""
-    runs = read_record(results, "fig6")["runs"]
-    curves = {}
-    for label, (_, _, chosen) in CURVES.items():
-        errors = [run["measured"]["test_error"] for run in runs if chosen(run["parameters"])]
-        if errors:
-            curves[label] = [100 * statistics.fmean(epoch) for epoch in zip(*errors, strict=True)]
-    return curves
+def read_chart(results: Path) -> Chart:
+    """The test error of deep networks over the learning rate, ONI beside common practice."""
+    record = read_record(results, "practice")
+    return chart_over_rates(read_results(load_experiment("practice"), record), DEPTH)
 
 
 def draw_overview(results: Path) -> Figure:
@@ -56,14 +34,10 @@ def draw_overview(results: Path) -> Figure:
     figure = Figure(figsize=(PAGE_WIDTH, 2.5))
     left, right = figure.subplots(1, 2)
     draw_spectrum(left, results)
-    for label, errors in read_curves(results).items():
-        colour, line, _ = CURVES[label]
-        right.plot(range(1, len(errors) + 1), errors, line, color=colour, label=label)
-    right.set(xlabel="epoch", ylabel="test error, %", yscale="log", ylim=(9, 100), yticks=[10, 20, 50, 90])
-    right.set_yticklabels(["10", "20", "50", "90"])
-    right.minorticks_off()
-    right.set_title("A 20-layer ReLU network on Fashion-MNIST")
-    right.legend(loc="upper right", bbox_to_anchor=(1.02, 0.92), fontsize=7)
+    chart = read_chart(results)
+    draw_chart(right, chart)
+    right.set_title(f"{DEPTH} ReLU layers, 3 epochs of Fashion-MNIST")
+    right.legend([series.name for series in chart.series], loc="upper left", fontsize=7)
     return figure
 
 

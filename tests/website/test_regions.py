@@ -7,7 +7,7 @@ import pytest
 
 from website import regions
 from website.measured import MEASURED, number
-from website.pictures import LAYERS, draw_layers, read_curves
+from website.pictures import LAYERS, draw_layers, read_chart
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "results"
@@ -55,14 +55,16 @@ def test_the_picture_of_the_layers_shows_every_layer():
 
 
 def test_the_picture_shows_what_was_measured():
-    curves = read_curves(RESULTS)
-    runs = json.loads((RESULTS / "fig6" / "results.json").read_text())["runs"]
+    chart = read_chart(RESULTS)
+    lines = {series.name: dict(zip(series.x, series.y, strict=True)) for series in chart.series}
+    runs = json.loads((RESULTS / "practice" / "results.json").read_text())["runs"]
     errors = [
         run["measured"]["test_error"][-1]
         for run in runs
-        if run["parameters"]["depth"] == 20
-        and run["parameters"]["options"] == {"start": "orthogonal", "center": False}
-        and run["parameters"]["method"] == "oni"
+        if run["parameters"].get("depth") == 20
+        and run["parameters"].get("method") == "oni"
+        and run["parameters"].get("learning_rate") == 0.1
     ]
-    assert curves["ONI, Z orthogonal, not centred"][-1] == pytest.approx(100 * sum(errors) / len(errors))
-    assert min(curves["ONI without sqrt 2"]) > 89
+    assert len(errors) == 3
+    assert lines["ONI"][0.1] == pytest.approx(100 * sum(errors) / len(errors))
+    assert lines["ONI"][1.0] < min(line[1.0] for name, line in lines.items() if name not in ("ONI", "batch norm"))

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from oni.recipes.charts.chart import Chart
     from oni.recipes.experiments.setting import Setting
 
-__all__ = ["EXPERIMENT"]
+__all__ = ["EXPERIMENT", "chart_over_rates"]
 
 NETWORKS = (*OTHERS, ONI)
 DEPTHS = (10, 20, 50)
@@ -256,6 +256,7 @@ def charts(results: Results) -> list[Chart]:
 
 
 def chart_over_rates(results: Results, depth: int) -> Chart:
+    """The test error of each network over its learning rate."""
     from oni.recipes.charts.chart import Chart
 
     series = []
