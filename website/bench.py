@@ -135,7 +135,7 @@ def overhead(results: Path) -> str:
             case["about"],
             f"{show(plain['milliseconds']['median'] / 1e3)} s",
             f"{show(case['added_milliseconds']['median'])} ms",
-            percent(case["times_plain"]["median"] - 1),
+            percent(case["part_of_plain"]),
             f"{percent(predicted['one_device'])} ({predicted['batch']})",
             "" if paper is None else percent(paper / 100),
             percent(predicted["8_devices"]),

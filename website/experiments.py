@@ -75,10 +75,13 @@ def render_experiment(record: dict[str, Any], folder: str) -> str:
     provenance = describe_provenance(record)
     claims = [read_claim(claim) for claim in record["claims"]]
     verdicts = [[VERDICTS[claim["verdict"]], claim["text"], claim["detail"]] for claim in claims]
+    said, chosen = "What the paper says.", "What the paper leaves open, and what was chosen."
+    if not subject.paper:
+        said, chosen = "Not an experiment of the paper.", "What was chosen."
     lines = [
         f"# {id}: {subject.title}",
         "",
-        f"**What the paper says.** {subject.shows}",
+        f"**{said}** {subject.shows}",
         "",
         f"![{subject.title}]({Path(folder, id).as_posix()}.png)",
         "",
@@ -93,7 +96,7 @@ def render_experiment(record: dict[str, Any], folder: str) -> str:
         format_markdown(comparison),
         "## How it was measured",
         "",
-        f"**What the paper leaves open, and what was chosen.** {subject.choices}",
+        f"**{chosen}** {subject.choices}",
         "",
         *([f"**Changed from the preset {record['preset']}:** `{changes}`", ""] if changes else []),
         "```sh",

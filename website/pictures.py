@@ -37,7 +37,7 @@ def draw_overview(results: Path) -> Figure:
     chart = read_chart(results)
     draw_chart(right, chart)
     right.set_title(f"{DEPTH} ReLU layers, 3 epochs of Fashion-MNIST")
-    right.legend([series.name for series in chart.series], loc="upper left", fontsize=7)
+    right.legend(right.lines, [series.name for series in chart.series], loc="upper left", fontsize=7)
     return figure
 
 

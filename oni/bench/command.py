@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import signal
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -120,7 +122,7 @@ def run(settings: Settings) -> int:
     torch.manual_seed(SEED)
     with torch_threads(settings.threads):
         try:
-            with progress(settings, len(cases)) as begin:
+            with interrupted_by_sigterm(), progress(settings, len(cases)) as begin:
                 for case in cases:
                     results.append(subject.begin(case))
                     subject.measure(case, results[-1], settings, begin(case.name))
@@ -146,6 +148,19 @@ def choose_cases(cases: Sequence[C], settings: Settings) -> list[C]:
         names = ", ".join(case.name for case in cases)
         raise ValueError(f"--cases {settings.cases!r} matches none of: {names}")
     return chosen
+
+
+@contextmanager
+def interrupted_by_sigterm() -> Iterator[None]:
+    """Inside, SIGTERM is what Ctrl-C is: where a time limit ends it, what was measured is kept."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 @contextmanager

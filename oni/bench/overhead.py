@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from rich.console import Console
+from rich.text import Text
 from torch import nn
 
 import oni
@@ -16,7 +17,7 @@ from oni.bench.matrices.result import Result, Timed, time_ratio
 from oni.bench.models.training import TrainingStep, classification
 from oni.bench.record import to_dict
 from oni.bench.settings import SEED, Settings
-from oni.bench.table import format_median, format_range, show_case, show_heading
+from oni.bench.table import format_median, format_range, show_heading
 from oni.bench.targets import Verdict
 from oni.diagnostics import cost
 from oni.models.select import choose_weights
@@ -29,14 +30,17 @@ from oni.timing import Quartiles, Times, Watch, interleaved, paired_difference
 __all__ = ["CASES", "Case", "OverheadResult", "measure", "record_overhead", "show_overhead"]
 
 PLAIN, ONI = "plain", "oni"
+SMALL = 2
+SMALL_PLAIN, SMALL_ONI = f"plain, batch {SMALL}", f"oni, batch {SMALL}"
 DEVICES = 8
 BACKWARD = 2
 """A layer's backward pass has twice the products of its forward pass."""
 LEGEND = f"""\
 s          seconds of a training step (zero_grad, forward, cross-entropy, backward, SGD), float32:
            median over rounds, quartiles
-adds       seconds beyond the plain step of the same round, median; they do not depend on the batch
-+ here     that over the plain step
+adds       seconds beyond the plain step of the same round, median; they do not depend on the batch, so
+           they are taken from batches of {SMALL}, where a step's own noise does not hide them
++ here     that over the plain step of the large batch
 x product  how much longer a multiply-add of ONI takes than one of the network's own layers
 predicted  + with the paper's batch: the cost model's multiply-adds of ONI over the network's, times
            x product; beside it what the paper measured on its GPUs, per epoch
@@ -102,9 +106,15 @@ class OverheadResult(Result):
     @property
     def added(self) -> Quartiles | None:
         """Seconds that ONI adds to a step."""
-        if not {PLAIN, ONI} <= self.entries.keys():
+        if not {SMALL_PLAIN, SMALL_ONI} <= self.entries.keys():
             return None
-        return paired_difference(self.entries[ONI].times, self.entries[PLAIN].times)
+        return paired_difference(self.entries[SMALL_ONI].times, self.entries[SMALL_PLAIN].times)
+
+    @property
+    def part(self) -> float | None:
+        """What ONI adds over the plain step of the large batch."""
+        plain = self.entries[PLAIN].seconds if PLAIN in self.entries else None
+        return None if plain is None or self.added is None else self.added.median / plain.median
 
     def predict(self, batch: int, *, devices: int = 1, shared: bool = False) -> float | None:
         """What ONI adds to a step, over that step, with another batch.
@@ -123,18 +133,15 @@ class OverheadResult(Result):
     @property
     def slowness(self) -> float | None:
         """How much longer a multiply-add of ONI takes than one of the network's own layers."""
-        plain = self.entries[PLAIN].seconds if PLAIN in self.entries else None
-        if plain is None or self.added is None:
+        if self.part is None:
             return None
-        own = plain.median / (self.network_products * self.case.batch)
-        return self.added.median / self.oni_products / own
+        return self.part * self.network_products * self.case.batch / self.oni_products
 
 
 def measure(case: Case, result: OverheadResult, settings: Settings, watch: Watch) -> None:
     """Count products, then time steps of the plain and the converted network in turns; ``result`` is filled."""
     torch.manual_seed(SEED)
-    loss = classification((3, case.size, case.size), case.batch, case.classes, settings.device, channels_last=True)
-    calls: dict[str, Callable[[], object]] = {}
+    networks = {}
     for name in (PLAIN, ONI):
         watch(f"building {name}", 0.0)
         network = case.build()
@@ -143,12 +150,19 @@ def measure(case: Case, result: OverheadResult, settings: Settings, watch: Watch
         else:
             skip = find_plain_layers(network)
             oni.convert(network, steps=case.steps, center=True, scale="relu", learn_scale=True, skip=skip)
-        calls[name] = TrainingStep(network.to(settings.device), loss)
-        calls[name]()
-    result.entries.update({name: StepTimes() for name in calls})
-    times = {name: entry.times for name, entry in result.entries.items()}
-    for done in interleaved(calls, times, seconds=settings.seconds, least_rounds=settings.least_rounds):
-        watch("in turns", done)
+        networks[name] = network.to(settings.device)
+    for batch, names in ((SMALL, (SMALL_PLAIN, SMALL_ONI)), (case.batch, (PLAIN, ONI))):
+        image = (3, case.size, case.size)
+        loss = classification(image, batch, case.classes, settings.device, channels_last=True)
+        calls: dict[str, Callable[[], object]] = {
+            name: TrainingStep(network, loss) for name, network in zip(names, networks.values(), strict=True)
+        }
+        for call in calls.values():
+            call()
+        result.entries.update({name: StepTimes() for name in calls})
+        times = {name: result.entries[name].times for name in calls}
+        for done in interleaved(calls, times, seconds=settings.seconds, least_rounds=settings.least_rounds):
+            watch(f"batches of {batch}, in turns", done)
 
 
 def count_products(case: Case, result: OverheadResult, network: nn.Module) -> None:
@@ -167,19 +181,19 @@ def show_overhead(
     plain = ascii_only(terminal, plain=settings.plain)
     show_heading(settings, LEGEND, terminal)
     for result in results:
-        show_case(result.name, result.about, result.entries, terminal)
+        terminal.print(Text.assemble("\n", (result.name, "bold"), f": {result.about}"))
         rows = table(plain)
-        for title in ("", "s", "quartiles", "adds", "+ here", "x product"):
+        for title in ("", "rounds", "s", "quartiles", "adds", "+ here", "x product"):
             rows.add_column(title, justify="right" if title else "left", no_wrap=True)
-        ratio = time_ratio(result.entries, ONI, PLAIN)
         for name, entry in result.entries.items():
-            is_oni = name == ONI
+            is_oni = name == SMALL_ONI
             rows.add_row(
                 name,
+                str(len(entry.times)),
                 format_median(entry.seconds),
                 format_range(entry.seconds),
                 format_median(result.added) if is_oni else "",
-                format_percent(ratio.median - 1 if is_oni and ratio else None),
+                format_percent(result.part if is_oni else None),
                 format_number(result.slowness) if is_oni and result.slowness is not None else "",
             )
         terminal.print(rows)
@@ -221,6 +235,7 @@ def record_overhead(result: OverheadResult) -> dict[str, Any]:
         ],
         "added_milliseconds": to_dict(result.added, 1e3),
         "times_plain": to_dict(ratio),
+        "part_of_plain": result.part,
         "multiply_adds": {"network_per_image": result.network_products, "oni": result.oni_products},
         "times_longer_per_multiply_add": result.slowness,
         "predicted": {

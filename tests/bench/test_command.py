@@ -1,5 +1,6 @@
 import json
 import re
+import signal
 
 import pytest
 import torch
@@ -132,6 +133,26 @@ def test_ctrl_c_keeps_what_was_measured(run, cheap, tmp_path, monkeypatch):
     record = json.loads((tmp_path / "bench.json").read_text())
     assert record["complete"] is False
     assert [contender["rounds"] for contender in record["cases"][0]["contenders"]] == [1] * 6
+
+
+def test_a_time_limit_keeps_what_was_measured(run, cheap, monkeypatch, tmp_path):
+    before = signal.getsignal(signal.SIGTERM)
+    real = matrices.interleaved
+
+    def ended(calls, times, **options):
+        for _ in real(calls, times, **options):
+            if all(times.values()):
+                signal.raise_signal(signal.SIGTERM)
+            yield 0.0
+
+    monkeypatch.setattr(matrices, "interleaved", ended)
+    code, _, err = run("--quick", "--json", tmp_path / "bench.json")
+    assert code == 130
+    assert err.endswith("oni: interrupted\n")
+    record = json.loads((tmp_path / "bench.json").read_text())
+    assert record["complete"] is False
+    assert [contender["rounds"] for contender in record["cases"][0]["contenders"]] == [1] * 6
+    assert signal.getsignal(signal.SIGTERM) is before
 
 
 def test_ctrl_c_before_anything_was_measured(run, cheap, monkeypatch):

@@ -7,6 +7,8 @@ from collections.abc import Iterable
 
 __all__ = ["axis_ticks", "tick_label"]
 
+MOST = 5
+"""Numbers of a logarithmic axis: more do not fit below three charts side by side."""
 SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
@@ -18,6 +20,8 @@ def axis_ticks(values: Iterable[float | None], *, log: bool = False, whole: bool
 
     >>> axis_ticks([0.3, None, 2.5], log=True)
     [0.5, 1.0, 2.0]
+    >>> axis_ticks([0.01, 1.0], log=True)
+    [0.01, 0.03, 0.1, 0.3, 1.0]
     >>> axis_ticks([2.302, 2.306], log=True)
     [2.302, 2.303, 2.304, 2.305, 2.306]
     >>> axis_ticks([1e-9, 1.0], log=True)
@@ -42,8 +46,11 @@ def log_ticks(low: float, high: float) -> list[float]:
         powers = [power for power in exponents if low * 0.999 <= 10.0**power <= high * 1.001]
         every = math.ceil(len(powers) / 6)
         return [float(f"1e{power}") for power in powers if power % every == 0]
-    ticks = [float(f"{digit}e{power}") for power in exponents for digit in (1, 2, 5)]
-    inside = [tick for tick in ticks if low * 0.999 <= tick <= high * 1.001]
+    for digits in ((1, 2, 5), (1, 3)):
+        ticks = [float(f"{digit}e{power}") for power in exponents for digit in digits]
+        inside = [tick for tick in ticks if low * 0.999 <= tick <= high * 1.001]
+        if len(inside) <= MOST:
+            break
     return inside if len(inside) >= 3 else even_ticks(low, high)
 
 

@@ -266,7 +266,7 @@ def chart_over_rates(results: Results, depth: int) -> Chart:
         series.append(
             make_line(network, rates, [errors_at(trials.where(learning_rate=rate), "test") for rate in rates])
         )
-    title = f"{depth} layers: test error over learning rate"
+    title = f"{depth} layers: every rate"
     return Chart(title, "learning rate", "test error, %", series, x_log=True, y_log=True)
 
 
@@ -274,7 +274,7 @@ def chart_by_epoch(results: Results, depth: int) -> Chart:
     from oni.recipes.charts.chart import Chart
 
     series = [make_curve(network, best_trials(results, network, depth)) for network in NETWORKS]
-    return Chart(f"{depth} layers: by epoch, at the best rate", "epoch", "test error, %", series, y_log=True)
+    return Chart(f"{depth} layers: best rate, by epoch", "epoch", "test error, %", series, y_log=True)
 
 
 def chart_by_time(results: Results, depth: int) -> Chart:
@@ -286,7 +286,7 @@ def chart_by_time(results: Results, depth: int) -> Chart:
         if not is_orthogonalised(network):
             runs = find_longer(results, network, depth)
         series.append(make_curve(network, runs, seconds_per_epoch(results, network, depth)))
-    title = f"{depth} layers: by time, at the best rate"
+    title = f"{depth} layers: best rate, by time"
     return Chart(title, "seconds", "test error, %", series, x_log=True, y_log=True)
 
 
@@ -319,7 +319,7 @@ COMPARED = ", ".join(name_line(network) for network in NETWORKS)
 EXPERIMENT = Experiment(
     id="practice",
     title="ONI beside what a practitioner would choose, in 10, 20 and 50 layers",
-    shows="Not of the paper. He's start, an orthogonal start times sqrt 2, batch normalisation and ONI, each at its "
+    shows="He's start, an orthogonal start times sqrt 2, batch normalisation and ONI, each at its "
     "own best learning rate: how low the error is by epoch and by time, how many learning rates can be used, how "
     "steady training is, and whether 50 layers train.",
     choices="MLPs of width 256 with ReLU on Fashion-MNIST as in Figure 5: SGD without momentum, batches of 256, the "
@@ -365,4 +365,13 @@ EXPERIMENT = Experiment(
     },
     describe=describe,
     cost=estimate_cost,
+    findings="Up to 20 layers and by epochs, ONI stands between networks without normalisation and batch "
+    "normalisation. It bears larger learning rates than the former: with 10 layers it is best at 1, where both "
+    "diverge, and with 20 it still trains at 0.3. At each one's best rate its mean test error is a little below "
+    "theirs, though seeds overlap. Batch normalisation is better than ONI there, at more rates. With 50 layers ONI "
+    "gives nothing: it trains at one rate only, as well as networks without normalisation do, while batch "
+    "normalisation is behind all of them after 3 epochs. By time ONI gives nothing at any depth: its step takes 7 to "
+    "13 times as long, and in that time the others train for many epochs more and end lower. At the best rate it is "
+    "not steadier, neither between seeds nor between epochs; what it steadies is training at rates that are too "
+    "large. In 30 epochs the error of He's start jumps once or twice for an epoch; ONI was not trained that long.",
 )
