@@ -27,7 +27,7 @@ def test_the_record_is_whole(path):
     assert list(record) in (KEYS, [*KEYS, "added"])
     assert record["id"] == path.parent.name
     assert record["preset"] in ("laptop", "full", "paper")
-    assert record["command"] == make_command(record["id"], record["preset"])
+    assert record["command"] == make_command(record["id"], record["preset"], overrides=record["overrides"])
     assert not re.search(r"/home|/work|/tmp|/root", text)
     for file in path.parent.iterdir():
         assert file.stat().st_size < 400_000, file
@@ -49,7 +49,10 @@ def test_the_runs_are_those_that_are_planned(path):
     results = read_results(experiment, record)
     assert json.loads(json.dumps([as_record(run) for run in results])) == record["runs"]
     assert sorted({run.parameters.seed for run in results}) == record["seeds"]
-    planned = experiment.planned(record["preset"])
+    planned = [
+        parameters.override(record["overrides"]) if record["overrides"] else parameters
+        for parameters in experiment.planned(record["preset"])
+    ]
     missing = [run for run in planned if run not in [one.parameters for one in results]]
     assert [run for run in planned if run not in missing] == [one.parameters for one in results]
     # Rows that were added to a figure may not be measured yet, and the table then says so.

@@ -10,6 +10,7 @@ from oni.recipes.experiments.cifar10.family import Final, Trial, name_network
 from oni.recipes.experiments.errors import errors_at, mean_and_deviation, mean_error
 from oni.recipes.experiments.experiment import Judgement, Quantity, Results
 from oni.recipes.experiments.rows import Row, format_options
+from oni.recipes.experiments.texts import format_override
 
 if TYPE_CHECKING:
     from oni.recipes.charts.chart import Chart
@@ -184,7 +185,7 @@ def describe_differences(run: Final, row: Row) -> list[str]:
         words.append(f"learning rate of {run.trials_network}")
     if len(run.candidates) < len(row.candidates):
         words.append(f"only {format_options(run.candidates[0])}")
-    return words
+    return words + [format_override(key, value) for key, value in run.overrides.items()]
 
 
 # Lines of charts.
