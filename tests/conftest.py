@@ -1,6 +1,7 @@
 """Settings for every test: one thread in each process, and property tests say how hard they try."""
 
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -27,6 +28,9 @@ def pytest_configure():
     capability = os.environ.get("ATEN_CPU_CAPABILITY", "native")
     os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(Path(tempfile.gettempdir()) / f"oni-tests-inductor-{capability}")
     torch.set_num_threads(1)
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        # A shell starts what it runs in the background so, and every process that a test interrupts would inherit it.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     avoid_illegal_instructions()
 
 
