@@ -59,8 +59,12 @@ COLOURS = {
     "bn": "#56B4E9",
     "gn": "#E69F00",
     "oni": "#0072B2",
+    "oni-searched": "#009E73",
+    "oni-slow": "#009E73",
+    "oni-released": "#CC79A7",
+    "xavier-slow": "#8B5A2B",
 }
-"""Of the lines, by row."""
+"""Of the lines, by row; ``-slow`` at a smaller learning rate."""
 
 
 def final_runs(results: Results) -> Results:

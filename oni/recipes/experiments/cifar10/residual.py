@@ -3,14 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from oni.recipes.experiments.cifar10.family import Beginning, Final
 from oni.recipes.experiments.rows import Row
 
-__all__ = ["BATCH_NORM", "GROUP_NORM", "ONI", "PRESETS", "ROWS", "XAVIER", "plan"]
+__all__ = [
+    "BATCH_NORM",
+    "EVERY_ROW",
+    "GROUP_NORM",
+    "ONI",
+    "PRESETS",
+    "RATE",
+    "RELEASED",
+    "ROWS",
+    "SEARCHED",
+    "SMALL_RATE",
+    "XAVIER",
+    "plan",
+]
 
-RATE = 0.1
+RATE, SMALL_RATE = 0.1, 0.01
 GROUPS = tuple({"network_options.groups": groups} for groups in (16, 32, 64))
 BATCH_NORM = Row("bn", "batch norm", "plain", {"network_options.norm": "batch"}, rates=(RATE,), rate=RATE)
 GROUP_NORM = Row(
@@ -19,7 +33,18 @@ GROUP_NORM = Row(
 XAVIER = Row("xavier", "Xavier", "xavier", rates=(0.1, 0.01, 0.001), rate=0.01)
 ONI = Row("oni", "ONI", "oni", {"method_options.start": "orthogonal", "init_scale": True}, rates=(RATE,), rate=RATE)
 ROWS = (BATCH_NORM, GROUP_NORM, XAVIER, ONI)
-BEGINNINGS = (ONI, XAVIER, BATCH_NORM)
+"""The paper's."""
+SEARCHED = replace(ONI, name="oni-searched", title="ONI, best of three rates", rates=XAVIER.rates, rate=0.01, ours=True)
+RELEASED = replace(
+    ONI,
+    name="oni-released",
+    title="ONI, scales of the released code",
+    options={"method_options.start": "orthogonal", "method_options.scale": 0.8},
+)
+EVERY_ROW = (*ROWS, SEARCHED, RELEASED)
+BEGINNINGS = ((ONI, RATE), (XAVIER, RATE), (BATCH_NORM, RATE))
+MORE_BEGINNINGS = ((ONI, SMALL_RATE), (RELEASED, RATE), (XAVIER, SMALL_RATE))
+"""To find out why a network does not train at the large rate."""
 PRESETS: dict[str, dict[str, Any]] = {
     "smoke": {
         "network": "resnet8",
@@ -98,11 +123,13 @@ def plan(
         search: ``"none"``; ``"each"`` for every candidate of a row; ``"first"`` for its first one.
         beginning: a network of which only the first steps are trained, at the rate that ONI is said to bear.
         beginning_epochs: for how long.
+
+    Rows that the paper lacks come last, with large batches only.
     """
     runs: list[Any] = []
 
-    def add(number: int, batch_size: int) -> None:
-        for row in ROWS:
+    def add(number: int, batch_size: int, rows: Sequence[Row] = ROWS) -> None:
+        for row in rows:
             final = Final(
                 row=row.name,
                 network=network,
@@ -124,15 +151,18 @@ def plan(
             runs.extend(trial for trial in final.trials() if trial not in runs)
             runs.append(final)
 
+    def begin(chosen: Sequence[tuple[Row, float]]) -> None:
+        for row, rate in chosen if beginning else ():
+            runs.append(Beginning(row.name, beginning, batch_sizes[0], rate, seed, data, samples, beginning_epochs))
+
     add(seed, batch_sizes[0])
-    if beginning:
-        runs += [
-            Beginning(row.name, beginning, batch_sizes[0], RATE, seed, data, samples, beginning_epochs)
-            for row in BEGINNINGS
-        ]
+    begin(BEGINNINGS)
     for batch_size in batch_sizes[1:]:
         add(seed, batch_size)
     for number in range(seed + 1, seed + seeds):
         for batch_size in batch_sizes:
             add(number, batch_size)
+    begin(MORE_BEGINNINGS)
+    for number in range(seed, seed + seeds):
+        add(number, batch_sizes[0], [SEARCHED])
     return runs
