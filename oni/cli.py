@@ -145,6 +145,9 @@ def reproduce(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="List the runs, which are finished, and how long the rest may take.")
     ] = False,
+    finished: Annotated[
+        bool, typer.Option("--finished", help="Train nothing: write and judge what is finished so far.")
+    ] = False,
     accelerator: options.Accelerator = "auto",
     devices: options.Devices = 1,
     strategy: options.Strategy = "auto",
@@ -201,7 +204,19 @@ def reproduce(
         inception=(inception, inception_sha256),
         classifier=classifier,
     )
-    request = Request(id, preset, out, seed, seeds, only=only, dry_run=dry_run, plain=plain, json=json, table=table)
+    request = Request(
+        id,
+        preset,
+        out,
+        seed,
+        seeds,
+        only=only,
+        dry_run=dry_run,
+        finished=finished,
+        plain=plain,
+        json=json,
+        table=table,
+    )
     with torch_threads(threads):
         run(request, setting)
 

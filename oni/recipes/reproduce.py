@@ -18,7 +18,15 @@ from rich.text import Text
 from oni.files import make_folder, write_atomically
 from oni.names import unknown_name
 from oni.recipes.experiments.experiment import HELD, NOT_TESTED, Comparison, Experiment, Results, Run
-from oni.recipes.experiments.record import RESULTS, RUNS, add_runs, format_json, make_command, make_record
+from oni.recipes.experiments.record import (
+    RESULTS,
+    RUNS,
+    add_runs,
+    find_machines,
+    format_json,
+    make_command,
+    make_record,
+)
 from oni.recipes.experiments.registry import load_experiment
 from oni.recipes.experiments.setting import Setting, check_overrides
 from oni.recipes.experiments.table_formats import TABLE_FORMATS
@@ -46,6 +54,8 @@ class Request:
     """A glob: measure only the runs that are so described, and put them into the ``results.json`` that is there."""
     dry_run: bool = False
     """List the runs and measure none."""
+    finished: bool = False
+    """Train nothing; write what the finished runs gave."""
     plain: bool = False
     """Print without colours, in ASCII."""
     json: bool = False
@@ -65,12 +75,14 @@ def reproduce(request: Request, setting: Setting | None = None) -> None:
         raise ValueError(
             f"{request.id} measures no generated images, so --inception and --classifier are of no use there"
         )
+    if request.finished and not experiment.trains:
+        raise ValueError(f"{request.id} trains nothing, so --finished is of no use; leave it out")
     setting = setting or Setting(request.out / RUNS)
     planned = plan_runs(experiment, request, setting)
     if request.dry_run:
         show_plan(experiment, planned, setting, console(plain=request.plain))
         return
-    if experiment.generates:
+    if experiment.generates and not request.finished:
         setting.check_extractors()
     quiet = request.json or request.table is not None
     terminal = Console(quiet=True) if quiet else console(plain=request.plain)
@@ -78,7 +90,8 @@ def reproduce(request: Request, setting: Setting | None = None) -> None:
     make_folder(folder)
     # Made before the work, so that a folder that can't be written to is noticed first.
     with TemporaryDirectory(dir=folder, prefix=".unfinished-") as unfinished:
-        results = measure_runs(experiment, planned, terminal, setting)
+        measure = read_finished if request.finished else measure_runs
+        results = measure(experiment, planned, terminal, setting)
         if not is_first_process():
             return
         if request.only is not None:
@@ -92,6 +105,8 @@ def reproduce(request: Request, setting: Setting | None = None) -> None:
             seed=request.seed,
             seeds=request.seeds,
             overrides=setting.overrides,
+            missing=len(planned) - len(results),
+            trained_on=find_machines(results, setting.runs),
         )
         written = write_results(experiment, results, record, folder, Path(unfinished))
     if request.json:
@@ -142,6 +157,17 @@ def measure_runs(experiment: Experiment, planned: Sequence[Any], terminal: Conso
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=terminal, transient=True, disable=not terminal.is_terminal) as bar:
         return Results(experiment.run(parameters) for parameters in bar.track(planned, description=experiment.id))
+
+
+def read_finished(experiment: Experiment, planned: Sequence[Any], terminal: Console, setting: Setting) -> Results:
+    """The runs that are finished."""
+    from oni.recipes.experiments.dry_run import find_progress
+
+    progress = find_progress(experiment, planned, setting)
+    if not progress.results:
+        raise ValueError(f"no run of {experiment.id} is finished in {setting.runs}; leave out --finished to train them")
+    terminal.print(Text(f"{len(progress.results)} of {len(planned)} runs are finished; {progress.estimate}\n"))
+    return progress.results
 
 
 def train_runs(experiment: Experiment, planned: Sequence[Any], setting: Setting) -> Results:

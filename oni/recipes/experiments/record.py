@@ -6,13 +6,14 @@ import json
 import shlex
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
+from pathlib import Path
 from typing import Any
 
 from oni.machine import code_version, machine, versions
 from oni.recipes.experiments.experiment import Experiment, Results, Run, as_record, read_parameters
 from oni.recipes.experiments.texts import format_override
 
-__all__ = ["RESULTS", "RUNS", "add_runs", "format_json", "make_command", "make_record", "read_results"]
+__all__ = ["RESULTS", "RUNS", "add_runs", "find_machines", "format_json", "make_command", "make_record", "read_results"]
 
 RESULTS = "results.json"
 RUNS = "runs"
@@ -20,10 +21,26 @@ RUNS = "runs"
 
 
 def make_record(
-    experiment: Experiment, results: Results, *, preset: str, seed: int, seeds: int | None, overrides: Mapping[str, Any]
+    experiment: Experiment,
+    results: Results,
+    *,
+    preset: str,
+    seed: int,
+    seeds: int | None,
+    overrides: Mapping[str, Any],
+    missing: int = 0,
+    trained_on: Mapping[str, int] | None = None,
 ) -> dict[str, Any]:
-    """Everything that ``results.json`` holds."""
-    return {
+    """Everything that ``results.json`` holds.
+
+    Args:
+        experiment: what was measured.
+        results: what it gave.
+        preset, seed, seeds, overrides: how it was asked for.
+        missing: how many of its runs are not yet measured; left out if none is.
+        trained_on: see `find_machines`; left out if there is none.
+    """
+    record = {
         "id": experiment.id,
         "preset": preset,
         "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
@@ -38,6 +55,19 @@ def make_record(
         "claims": experiment.judge(results, preset),
         "table": experiment.table(results).as_json(),
     }
+    more = {"missing": missing, "trained_on": dict(trained_on or {})}
+    return record | {name: value for name, value in more.items() if value}
+
+
+def find_machines(results: Results, runs: Path) -> dict[str, int]:
+    """How many of the trained runs were finished on each kind of processor, by its name."""
+    found: dict[str, int] = {}
+    for name in sorted({run.measured["run"] for run in results if "run" in run.measured}):
+        path = runs / name / "run.json"
+        sessions = json.loads(path.read_text(encoding="utf-8")).get("sessions", []) if path.exists() else []
+        cpu = sessions[-1].get("machine", {}).get("cpu", "unknown") if sessions else "unknown"
+        found[cpu] = found.get(cpu, 0) + 1
+    return found
 
 
 def add_runs(
@@ -55,8 +85,10 @@ def add_runs(
     merged = Results(run for run in found if run is not None)
     fields = {"date": datetime.now(timezone.utc).isoformat(timespec="seconds"), "code": code_version()}
     later = {**fields, "machine": machine(), "versions": versions(), "runs": len(new)}
+    missing = {"missing": len(planned) - len(merged)} if len(merged) < len(planned) else {}
     return merged, {
-        **record,
+        **{name: value for name, value in record.items() if name != "missing"},
+        **missing,
         "seeds": sorted({run.parameters.seed for run in merged}),
         "runs": [as_record(run) for run in merged],
         "claims": experiment.judge(merged, record["preset"]),

@@ -30,15 +30,24 @@ def describe_date(date: str) -> str:
 
 
 def describe_provenance(record: Mapping[str, Any]) -> str:
-    """Date and code of a results.json, and of the runs that were added to it; empty if it has neither.
+    """Date and code of a results.json, of the runs that were added to it, and what else is to be known of its runs.
+
+    Empty if it says nothing of that.
 
     >>> first = {"date": "2026-11-16T03:36:52+00:00", "code": "installed"}
     >>> describe_provenance({**first, "added": [{"date": "2026-11-17", "code": "installed", "runs": 2}]})
     '2026-11-16, an installed package; 2 runs added 2026-11-17, an installed package'
+    >>> describe_provenance({"missing": 3, "trained_on": {"AMD EPYC": 20, "Intel Xeon": 2}})
+    'trained on AMD EPYC (20) and Intel Xeon (2); 3 more are not yet measured'
     """
     words = [describe_date(record["date"])] if record.get("date") else []
     own = ", ".join([*words, describe_code(record["code"])] if record.get("code") else words)
     later = [f"{part['runs']} runs added {describe_provenance(part)}" for part in record.get("added", [])]
+    machines = [f"{cpu} ({runs})" for cpu, runs in record.get("trained_on", {}).items()]
+    if len(machines) > 1:
+        later.append(f"trained on {' and '.join(machines)}")
+    if record.get("missing"):
+        later.append(f"{record['missing']} more are not yet measured")
     return "; ".join([own, *later] if own else later)
 
 

@@ -14,6 +14,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from oni.cli import main
+from oni.machine import machine
 from oni.recipes import reproduce
 from oni.recipes.experiments import registry
 from oni.recipes.experiments.experiment import Claim, Comparison, Experiment, Quantity
@@ -235,8 +236,8 @@ def measure_after_search(setting, run):
 def test_a_dry_run_of_what_several_machines_trained(run, tmp_path, register):
     register(replace(TOY, trains=True, measure=measure_after_search))
     command = ["reproduce", "fig99", "--preset", "laptop", "--plain"]
-    for machine in (0, 1):
-        assert run(*command, "--only", f"*seed {machine}", "--out", tmp_path / str(machine))[0] == 0
+    for number in (0, 1):
+        assert run(*command, "--only", f"*seed {number}", "--out", tmp_path / str(number))[0] == 0
     for seconds, folder in enumerate(sorted((tmp_path / "0" / "runs").glob("mlp*"))):
         record = json.loads((folder / "metrics.json").read_text())
         record["metrics"]["seconds"] = 1000.0 * 4**seconds
@@ -252,6 +253,29 @@ def test_a_dry_run_of_what_several_machines_trained(run, tmp_path, register):
     assert (code, err) == (0, "")
     assert [line.split(" factor")[0].strip() for line in out.splitlines()[:3]] == ["finished", "finished", "to do"]
     assert before == sorted((path, path.stat().st_mtime_ns) for path in tmp_path.rglob("*"))
+
+
+def test_what_is_finished_is_written_and_judged(run, tmp_path, register):
+    register(replace(TOY, trains=True, measure=measure_after_search, table=lambda _: Comparison(["a"], []), claims=[]))
+    command = ["reproduce", "fig99", "--preset", "laptop", "--out", tmp_path]
+    code, out, err = run(*command, "--finished")
+    assert (code, out) == (2, "")
+    assert err == f"oni: no run of fig99 is finished in {tmp_path / 'runs'}; leave out --finished to train them\n"
+    for seed in (0, 2):
+        assert run(*command, "--only", f"*seed {seed}", "--plain")[0] == 0
+    trained = sorted((tmp_path / "runs").iterdir())
+    code, out, _ = run(*command, "--finished", "--plain")
+    assert code == 0
+    assert out.startswith("2 of 3 runs are finished; about ")
+    record = json.loads((tmp_path / "fig99" / "results.json").read_text())
+    assert ([one["parameters"]["seed"] for one in record["runs"]], record["missing"]) == ([0, 2], 1)
+    assert record["trained_on"] == {machine()["cpu"]: 2}
+    assert sorted((tmp_path / "runs").iterdir()) == trained
+    # What is trained later goes in, and nothing is missing then.
+    assert run(*command, "--only", "*seed 1", "--plain")[0] == 0
+    record = json.loads((tmp_path / "fig99" / "results.json").read_text())
+    assert [one["parameters"]["seed"] for one in record["runs"]] == [0, 1, 2]
+    assert "missing" not in record
 
 
 @pytest.mark.parametrize("width", [80, 140])
@@ -278,6 +302,7 @@ def test_the_whole_width_is_used(run, tmp_path, monkeypatch, toy, width):
         (["fig2", "--seed", "-1"], "seed must be at least 0"),
         (["fig2", "--seeds", "0"], "seeds must be at least 1"),
         (["tableA1", "--seeds", "2"], "--seeds is of no use"),
+        (["fig2", "--finished"], "fig2 trains nothing, so --finished is of no use"),
         (["fig2", "--only", "nothing"], "--only 'nothing' matches no run of fig2, which are such as 'ONI, stable"),
         (["fig2", "--out", "file"], "file"),
         ([], "Missing argument"),
