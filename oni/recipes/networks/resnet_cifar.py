@@ -15,13 +15,13 @@ WIDTHS = (16, 32, 64)
 class Block(nn.Module):
     """Two 3x3 convolutions beside a shortcut that has no weights (option A)."""
 
-    def __init__(self, fan_in: int, width: int, stride: int, norm: str, groups: int) -> None:
+    def __init__(self, fan_in: int, width: int, stride: int, norm: str, groups: int, group_size: int) -> None:
         super().__init__()
         bias = norm == "none"
         self.conv1 = nn.Conv2d(fan_in, width, 3, stride, padding=1, bias=bias)
-        self.norm1 = norm_layer(norm, width, groups)
+        self.norm1 = norm_layer(norm, width, groups, group_size)
         self.conv2 = nn.Conv2d(width, width, 3, padding=1, bias=bias)
-        self.norm2 = norm_layer(norm, width, groups)
+        self.norm2 = norm_layer(norm, width, groups, group_size)
         self.stride = stride
         self.more = width - fan_in
 
@@ -47,20 +47,23 @@ class ResNetCIFAR(nn.Module):
         norm: ``"none"``, ``"batch"`` or ``"group"``, after each convolution.
         groups: of GroupNorm, at most the number of channels.
         classes: of the output.
+        group_size: channels in each group of GroupNorm, at most all; 0 for so many ``groups``.
     """
 
-    def __init__(self, blocks: int, *, norm: str = "none", groups: int = 32, classes: int = 10) -> None:
+    def __init__(
+        self, blocks: int, *, norm: str = "none", groups: int = 32, classes: int = 10, group_size: int = 0
+    ) -> None:
         super().__init__()
         if blocks < 1:
             raise ValueError(f"blocks must be at least 1, got {blocks}")
         self.conv = nn.Conv2d(3, WIDTHS[0], 3, padding=1, bias=norm == "none")
-        self.norm = norm_layer(norm, WIDTHS[0], groups)
+        self.norm = norm_layer(norm, WIDTHS[0], groups, group_size)
         stages: list[nn.Module] = []
         channels = WIDTHS[0]
         for width in WIDTHS:
             for number in range(blocks):
                 stride = 2 if number == 0 and width != WIDTHS[0] else 1
-                stages.append(Block(channels, width, stride, norm, groups))
+                stages.append(Block(channels, width, stride, norm, groups, group_size))
                 channels = width
         self.blocks = nn.Sequential(*stages)
         self.classifier = nn.Linear(channels, classes)

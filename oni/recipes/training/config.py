@@ -35,7 +35,11 @@ NEW_FIELDS: Mapping[str, Any] = {
 }
 """Fields added after runs were recorded, with their defaults: at the default they are not part of the hash."""
 NEW_OPTIONS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
-    "network": {"mlp": {"norm": "none"}, "vgg": {"norm": "none", "groups": 32, "frozen_bias": False}}
+    "network": {
+        "mlp": {"norm": "none"},
+        "vgg": {"norm": "none", "groups": 32, "frozen_bias": False},
+        "resnet-cifar": {"group_size": 0},
+    }
 }
 """The same for options of networks and methods."""
 PRECISIONS = ("32-true", "64-true", "bf16-true", "16-true", "bf16-mixed", "16-mixed")

@@ -223,6 +223,7 @@ def test_converted_trained_and_baked(build, shape):
         (lambda: dcgan(width=0), "width must be at least 1, got 0"),
         (lambda: resnet_gan.resnet_gan(latent=0), "latent must be at least 1, got 0"),
         (lambda: resnet_gan.Discriminator(pooling="max"), "pooling must be one of 'sum', 'average', got 'max'"),
+        (lambda: norm_layer("group", 32, group_size=12), "group_size must divide the 32 channels of a layer or be 0"),
         (lambda: resnet110(norm="layer"), "norm must be one of 'none', 'batch', 'group', got 'layer'"),
     ],
 )
@@ -234,3 +235,10 @@ def test_what_is_refused(build, complaint):
 def test_group_norm_is_capped():
     assert norm_layer("group", 64, 16).num_groups == 16
     assert norm_layer("group", 16, 64).num_groups == 16
+
+
+def test_group_norm_by_the_size_of_groups():
+    layers = [
+        module for module in ResNetCIFAR(1, norm="group", group_size=32).modules() if isinstance(module, nn.GroupNorm)
+    ]
+    assert [layer.num_groups for layer in layers] == [1, 1, 1, 1, 1, 2, 2]

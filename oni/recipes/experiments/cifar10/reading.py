@@ -62,6 +62,7 @@ COLOURS = {
     "oni-searched": "#009E73",
     "oni-slow": "#009E73",
     "oni-released": "#CC79A7",
+    "gn-released": "#D55E00",
     "xavier-slow": "#8B5A2B",
 }
 """Of the lines, by row; ``-slow`` at a smaller learning rate."""

@@ -25,10 +25,16 @@ __all__ = [
 ]
 
 RATE, SMALL_RATE = 0.1, 0.01
-GROUPS = tuple({"network_options.groups": groups} for groups in (16, 32, 64))
+GROUPS = (16, 32, 64)
 BATCH_NORM = Row("bn", "batch norm", "plain", {"network_options.norm": "batch"}, rates=(RATE,), rate=RATE)
 GROUP_NORM = Row(
-    "gn", "group norm", "plain", {"network_options.norm": "group"}, candidates=GROUPS, rates=(RATE,), rate=RATE
+    "gn",
+    "group norm",
+    "plain",
+    {"network_options.norm": "group"},
+    candidates=tuple({"network_options.group_size": size} for size in GROUPS),
+    rates=(RATE,),
+    rate=RATE,
 )
 XAVIER = Row("xavier", "Xavier", "xavier", rates=(0.1, 0.01, 0.001), rate=0.01)
 ONI = Row("oni", "ONI", "oni", {"method_options.start": "orthogonal", "init_scale": True}, rates=(RATE,), rate=RATE)
@@ -38,10 +44,17 @@ SEARCHED = replace(ONI, name="oni-searched", title="ONI, best of three rates", r
 RELEASED = replace(
     ONI,
     name="oni-released",
-    title="ONI, scales of the released code",
+    title="ONI, released code",
     options={"method_options.start": "orthogonal", "method_options.scale": 0.8},
 )
-EVERY_ROW = (*ROWS, SEARCHED, RELEASED)
+INSTANCES = replace(
+    GROUP_NORM,
+    name="gn-released",
+    title="group norm, released code",
+    candidates=tuple({"network_options.groups": number} for number in GROUPS),
+)
+"""Which takes the sizes for numbers of groups: most layers then have as many as channels."""
+EVERY_ROW = (*ROWS, INSTANCES, SEARCHED, RELEASED)
 BEGINNINGS = ((ONI, RATE), (XAVIER, RATE), (BATCH_NORM, RATE))
 MORE_BEGINNINGS = ((ONI, SMALL_RATE), (RELEASED, RATE), (XAVIER, SMALL_RATE))
 """To find out why a network does not train at the large rate."""
@@ -124,7 +137,7 @@ def plan(
         beginning: a network of which only the first steps are trained, at the rate that ONI is said to bear.
         beginning_epochs: for how long.
 
-    Rows that the paper lacks come last, with large batches only.
+    Rows that the paper's text lacks come last, a search of our own with large batches only.
     """
     runs: list[Any] = []
 
@@ -165,4 +178,6 @@ def plan(
     begin(MORE_BEGINNINGS)
     for number in range(seed, seed + seeds):
         add(number, batch_sizes[0], [SEARCHED])
+        for batch_size in batch_sizes:
+            add(number, batch_size, [INSTANCES])
     return runs
