@@ -142,12 +142,8 @@ def reproduce(
             help="Only these runs, e.g. g2k1/oni or '*ONI*seed 0'; --dry-run lists them. They go into results.json.",
         ),
     ] = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="List the runs, which are finished, and how long the rest may take.")
-    ] = False,
-    finished: Annotated[
-        bool, typer.Option("--finished", help="Train nothing: write and judge what is finished so far.")
-    ] = False,
+    dry_run: options.DryRun = False,
+    finished: options.Finished = False,
     accelerator: options.Accelerator = "auto",
     devices: options.Devices = 1,
     strategy: options.Strategy = "auto",
@@ -204,19 +200,7 @@ def reproduce(
         inception=(inception, inception_sha256),
         classifier=classifier,
     )
-    request = Request(
-        id,
-        preset,
-        out,
-        seed,
-        seeds,
-        only=only,
-        dry_run=dry_run,
-        finished=finished,
-        plain=plain,
-        json=json,
-        table=table,
-    )
+    request = Request(id, preset, out, seed, seeds, only, dry_run, finished, plain, json, table)
     with torch_threads(threads):
         run(request, setting)
 

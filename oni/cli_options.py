@@ -14,7 +14,9 @@ __all__ = [
     "Data",
     "Devices",
     "Download",
+    "DryRun",
     "Engine",
+    "Finished",
     "GPUsPerRun",
     "JSONLines",
     "NumNodes",
@@ -32,6 +34,12 @@ Data = Annotated[
     Path | None, typer.Option(metavar="DIR", help="Folder of the data set's files; its usual places otherwise.")
 ]
 Download = Annotated[bool, typer.Option("--download", help="Fetch what --data lacks, with checksums.")]
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="List the runs, which are finished, and how long the rest may take.")
+]
+Finished = Annotated[
+    bool, typer.Option("--finished", help="Train nothing: write the table and picture of what is finished so far.")
+]
 Resume = Annotated[bool, typer.Option("--resume", help="Continue training that was interrupted.")]
 Accelerator = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
 Devices = Annotated[int, typer.Option(help="How many of them on each node; the batch is shared.")]

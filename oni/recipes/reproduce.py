@@ -82,16 +82,18 @@ def reproduce(request: Request, setting: Setting | None = None) -> None:
     if request.dry_run:
         show_plan(experiment, planned, setting, console(plain=request.plain))
         return
-    if experiment.generates and not request.finished:
+    if request.finished and (setting.inception or setting.classifier):
+        raise ValueError("--finished measures nothing, so --inception and --classifier are of no use; leave them out")
+    if experiment.generates:
         setting.check_extractors()
     quiet = request.json or request.table is not None
     terminal = Console(quiet=True) if quiet else console(plain=request.plain)
+    finished = read_finished(experiment, planned, terminal, setting) if request.finished else None
     folder = request.out / experiment.file_name
     make_folder(folder)
     # Made before the work, so that a folder that can't be written to is noticed first.
     with TemporaryDirectory(dir=folder, prefix=".unfinished-") as unfinished:
-        measure = read_finished if request.finished else measure_runs
-        results = measure(experiment, planned, terminal, setting)
+        results = finished or measure_runs(experiment, planned, terminal, setting)
         if not is_first_process():
             return
         if request.only is not None:
@@ -165,7 +167,10 @@ def read_finished(experiment: Experiment, planned: Sequence[Any], terminal: Cons
 
     progress = find_progress(experiment, planned, setting)
     if not progress.results:
-        raise ValueError(f"no run of {experiment.id} is finished in {setting.runs}; leave out --finished to train them")
+        raise ValueError(
+            f"no run of {experiment.id} is known to be finished in {setting.runs} ({progress.estimate}); leave out "
+            "--finished to train them"
+        )
     terminal.print(Text(f"{len(progress.results)} of {len(planned)} runs are finished; {progress.estimate}\n"))
     return progress.results
 

@@ -255,9 +255,25 @@ class Experiment:
         arguments = [setting, parameters] if self.trains else [parameters]
         return Run(parameters, round_numbers(self.measure(*arguments)))
 
-    def judge(self, results: Results, preset: str) -> list[dict[str, str]]:
-        """Every claim with its verdict, as ``results.json`` holds them."""
-        return [claim.record(results, preset) for claim in self.claims]
+    def judge(self, results: Results, preset: str, missing: int = 0) -> list[dict[str, str]]:
+        """Every claim with its verdict, as ``results.json`` holds them.
+
+        Args:
+            results: what was measured.
+            preset: in which sizes.
+            missing: how many of the planned runs are not yet measured. No claim is decided before they are.
+        """
+        records = [claim.record(results, preset) for claim in self.claims]
+        if not missing:
+            return records
+        return [
+            {
+                **record,
+                "verdict": NOT_TESTED,
+                "detail": f"{missing} runs are not yet measured; so far: {record['detail']}",
+            }
+            for record in records
+        ]
 
 
 def as_record(run: Run) -> dict[str, Any]:

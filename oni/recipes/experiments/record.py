@@ -52,7 +52,7 @@ def make_record(
         "overrides": dict(overrides),
         "runs": [as_record(run) for run in results],
         "paper": dict(experiment.paper),
-        "claims": experiment.judge(results, preset),
+        "claims": experiment.judge(results, preset, missing),
         "table": experiment.table(results).as_json(),
     }
     more = {"missing": missing, "trained_on": dict(trained_on or {})}
@@ -61,13 +61,13 @@ def make_record(
 
 def find_machines(results: Results, runs: Path) -> dict[str, int]:
     """How many of the trained runs were finished on each kind of processor, by its name."""
-    found: dict[str, int] = {}
+    counts: dict[str, int] = {}
     for name in sorted({run.measured["run"] for run in results if "run" in run.measured}):
         path = runs / name / "run.json"
         sessions = json.loads(path.read_text(encoding="utf-8")).get("sessions", []) if path.exists() else []
         cpu = sessions[-1].get("machine", {}).get("cpu", "unknown") if sessions else "unknown"
-        found[cpu] = found.get(cpu, 0) + 1
-    return found
+        counts[cpu] = counts.get(cpu, 0) + 1
+    return counts
 
 
 def add_runs(
@@ -85,13 +85,13 @@ def add_runs(
     merged = Results(run for run in found if run is not None)
     fields = {"date": datetime.now(timezone.utc).isoformat(timespec="seconds"), "code": code_version()}
     later = {**fields, "machine": machine(), "versions": versions(), "runs": len(new)}
-    missing = {"missing": len(planned) - len(merged)} if len(merged) < len(planned) else {}
+    missing = len(planned) - len(merged)
     return merged, {
         **{name: value for name, value in record.items() if name != "missing"},
-        **missing,
+        **({"missing": missing} if missing else {}),
         "seeds": sorted({run.parameters.seed for run in merged}),
         "runs": [as_record(run) for run in merged],
-        "claims": experiment.judge(merged, record["preset"]),
+        "claims": experiment.judge(merged, record["preset"], missing),
         "table": experiment.table(merged).as_json(),
         "added": [*record.get("added", []), *([later] if new else [])],
     }

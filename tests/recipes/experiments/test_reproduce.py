@@ -255,12 +255,17 @@ def test_a_dry_run_of_what_several_machines_trained(run, tmp_path, register):
     assert before == sorted((path, path.stat().st_mtime_ns) for path in tmp_path.rglob("*"))
 
 
-def test_what_is_finished_is_written_and_judged(run, tmp_path, register):
-    register(replace(TOY, trains=True, measure=measure_after_search, table=lambda _: Comparison(["a"], []), claims=[]))
+def test_what_is_finished_is_written_and_nothing_is_decided_by_it(run, tmp_path, register):
+    claims = [Claim("Trained", lambda results: (True, f"{len(results)} runs"))]
+    register(
+        replace(TOY, trains=True, measure=measure_after_search, table=lambda _: Comparison(["a"], []), claims=claims)
+    )
     command = ["reproduce", "fig99", "--preset", "laptop", "--out", tmp_path]
     code, out, err = run(*command, "--finished")
     assert (code, out) == (2, "")
-    assert err == f"oni: no run of fig99 is finished in {tmp_path / 'runs'}; leave out --finished to train them\n"
+    assert err.startswith(f"oni: no run of fig99 is known to be finished in {tmp_path / 'runs'} (no finished run")
+    assert err.endswith("); leave out --finished to train them\n")
+    assert not any(tmp_path.iterdir())
     for seed in (0, 2):
         assert run(*command, "--only", f"*seed {seed}", "--plain")[0] == 0
     trained = sorted((tmp_path / "runs").iterdir())
@@ -270,12 +275,15 @@ def test_what_is_finished_is_written_and_judged(run, tmp_path, register):
     record = json.loads((tmp_path / "fig99" / "results.json").read_text())
     assert ([one["parameters"]["seed"] for one in record["runs"]], record["missing"]) == ([0, 2], 1)
     assert record["trained_on"] == {machine()["cpu"]: 2}
+    detail = "1 runs are not yet measured; so far: 2 runs"
+    assert record["claims"] == [{"text": "Trained", "verdict": "not tested", "detail": detail}]
     assert sorted((tmp_path / "runs").iterdir()) == trained
     # What is trained later goes in, and nothing is missing then.
     assert run(*command, "--only", "*seed 1", "--plain")[0] == 0
     record = json.loads((tmp_path / "fig99" / "results.json").read_text())
     assert [one["parameters"]["seed"] for one in record["runs"]] == [0, 1, 2]
     assert "missing" not in record
+    assert [claim["verdict"] for claim in record["claims"]] == ["held"]
 
 
 @pytest.mark.parametrize("width", [80, 140])
@@ -303,6 +311,10 @@ def test_the_whole_width_is_used(run, tmp_path, monkeypatch, toy, width):
         (["fig2", "--seeds", "0"], "seeds must be at least 1"),
         (["tableA1", "--seeds", "2"], "--seeds is of no use"),
         (["fig2", "--finished"], "fig2 trains nothing, so --finished is of no use"),
+        (
+            ["fig8a", "--finished", "--inception", "file"],
+            "--finished measures nothing, so --inception and --classifier",
+        ),
         (["fig2", "--only", "nothing"], "--only 'nothing' matches no run of fig2, which are such as 'ONI, stable"),
         (["fig2", "--out", "file"], "file"),
         ([], "Missing argument"),

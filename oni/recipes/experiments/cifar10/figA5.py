@@ -74,14 +74,13 @@ def judge_fastest(results: Results) -> Judgement:
 def judge_beginnings(rate: float, *others: tuple[Row, float]) -> Callable[[Results], Judgement]:
     """Whether ONI's training error falls faster at this rate than those of others at theirs."""
 
-    def judge(results: Results) -> Judgement:
-        speeds = [
-            {f"{row.title} at {rate:g}": mean_over_epochs(results.where(row=row.name, learning_rate=rate))}
-            for row, rate in ((ONI, rate), *others)
-        ]
-        return judge_lower(speeds[0], {name: values for other in speeds[1:] for name, values in other.items()})
+    def measure_speeds(results: Results, *chosen: tuple[Row, float]) -> dict[str, list[float]]:
+        return {
+            f"{row.title} at {rate:g}": mean_over_epochs(results.where(row=row.name, learning_rate=rate))
+            for row, rate in chosen
+        }
 
-    return judge
+    return lambda results: judge_lower(measure_speeds(results, (ONI, rate)), measure_speeds(results, *others))
 
 
 FASTEST = "ONI's training error falls faster than those of batch and group normalisation"
@@ -95,8 +94,9 @@ CLAIMS = [
         find_beginnings,
     ),
     Claim(
-        "At a learning rate of 0.01 it does, and faster than that of Xavier's start (not a claim of the paper)",
-        judge_beginnings(SMALL_RATE, (BATCH_NORM, RATE), (XAVIER, SMALL_RATE)),
+        "At a learning rate of 0.01 it falls faster than those of batch normalisation at 0.1 and 0.01 and of Xavier's "
+        "start (not a claim of the paper)",
+        judge_beginnings(SMALL_RATE, (BATCH_NORM, RATE), (BATCH_NORM, SMALL_RATE), (XAVIER, SMALL_RATE)),
         {"steps": 300},
         find_beginnings,
     ),

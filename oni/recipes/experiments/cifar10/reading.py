@@ -64,6 +64,7 @@ COLOURS = {
     "oni-released": "#CC79A7",
     "gn-released": "#D55E00",
     "xavier-slow": "#8B5A2B",
+    "bn-slow": "#D55E00",
 }
 """Of the lines, by row; ``-slow`` at a smaller learning rate."""
 

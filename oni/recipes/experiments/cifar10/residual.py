@@ -16,7 +16,7 @@ __all__ = [
     "ONI",
     "PRESETS",
     "RATE",
-    "RELEASED",
+    "RELEASED_ONI",
     "ROWS",
     "SEARCHED",
     "SMALL_RATE",
@@ -40,23 +40,25 @@ XAVIER = Row("xavier", "Xavier", "xavier", rates=(0.1, 0.01, 0.001), rate=0.01)
 ONI = Row("oni", "ONI", "oni", {"method_options.start": "orthogonal", "init_scale": True}, rates=(RATE,), rate=RATE)
 ROWS = (BATCH_NORM, GROUP_NORM, XAVIER, ONI)
 """The paper's."""
-SEARCHED = replace(ONI, name="oni-searched", title="ONI, best of three rates", rates=XAVIER.rates, rate=0.01, ours=True)
-RELEASED = replace(
+SEARCHED = replace(
+    ONI, name="oni-searched", title="ONI, best of three rates", rates=XAVIER.rates, rate=SMALL_RATE, ours=True
+)
+RELEASED_ONI = replace(
     ONI,
     name="oni-released",
     title="ONI, released code",
     options={"method_options.start": "orthogonal", "method_options.scale": 0.8},
 )
-INSTANCES = replace(
+RELEASED_GROUP_NORM = replace(
     GROUP_NORM,
     name="gn-released",
     title="group norm, released code",
     candidates=tuple({"network_options.groups": number} for number in GROUPS),
 )
 """Which takes the sizes for numbers of groups: most layers then have as many as channels."""
-EVERY_ROW = (*ROWS, INSTANCES, SEARCHED, RELEASED)
+EVERY_ROW = (*ROWS, RELEASED_GROUP_NORM, SEARCHED, RELEASED_ONI)
 BEGINNINGS = ((ONI, RATE), (XAVIER, RATE), (BATCH_NORM, RATE))
-MORE_BEGINNINGS = ((ONI, SMALL_RATE), (RELEASED, RATE), (XAVIER, SMALL_RATE))
+MORE_BEGINNINGS = ((ONI, SMALL_RATE), (RELEASED_ONI, RATE), (XAVIER, SMALL_RATE), (BATCH_NORM, SMALL_RATE))
 """To find out why a network does not train at the large rate."""
 PRESETS: dict[str, dict[str, Any]] = {
     "smoke": {
@@ -127,6 +129,8 @@ def plan(
 ) -> list[Any]:
     """All rows with the first seed and the large batch first, then the first steps of the deep network.
 
+    Rows that the paper's text lacks come last; the search of our own has large batches only.
+
     Args:
         seed: the first.
         network: the one that is trained to the end.
@@ -136,8 +140,6 @@ def plan(
         search: ``"none"``; ``"each"`` for every candidate of a row; ``"first"`` for its first one.
         beginning: a network of which only the first steps are trained, at the rate that ONI is said to bear.
         beginning_epochs: for how long.
-
-    Rows that the paper's text lacks come last, a search of our own with large batches only.
     """
     runs: list[Any] = []
 
@@ -164,20 +166,23 @@ def plan(
             runs.extend(trial for trial in final.trials() if trial not in runs)
             runs.append(final)
 
-    def begin(chosen: Sequence[tuple[Row, float]]) -> None:
-        for row, rate in chosen if beginning else ():
-            runs.append(Beginning(row.name, beginning, batch_sizes[0], rate, seed, data, samples, beginning_epochs))
+    def add_beginnings(chosen: Sequence[tuple[Row, float]]) -> None:
+        runs.extend(
+            Beginning(row.name, beginning, batch_sizes[0], rate, seed, data, samples, beginning_epochs)
+            for row, rate in chosen
+            if beginning
+        )
 
     add(seed, batch_sizes[0])
-    begin(BEGINNINGS)
+    add_beginnings(BEGINNINGS)
     for batch_size in batch_sizes[1:]:
         add(seed, batch_size)
     for number in range(seed + 1, seed + seeds):
         for batch_size in batch_sizes:
             add(number, batch_size)
-    begin(MORE_BEGINNINGS)
+    add_beginnings(MORE_BEGINNINGS)
     for number in range(seed, seed + seeds):
         add(number, batch_sizes[0], [SEARCHED])
         for batch_size in batch_sizes:
-            add(number, batch_size, [INSTANCES])
+            add(number, batch_size, [RELEASED_GROUP_NORM])
     return runs
