@@ -274,9 +274,10 @@ def test_fig7b_claims():
 def test_speed_claims():
     quick = {"oni": 30, "olm-sqrt2": 31}
     found = verdicts("figA4", lambda run: (quick.get(run.row, 40) + run.seed, 50))
-    assert set(found.values()) == {"held"}
+    # Of the other networks there is one seed.
+    assert list(found.values()) == ["not tested", "held", "held"]
     slow = verdicts("figA4", lambda run: (30 if run.row == "plain" else 40, 50))
-    assert pick(slow, "fall fastest") == "not held"
+    assert list(slow.values()) == ["not tested", "not held", "not held"]
     found = verdicts("figA5", lambda run: (30 if run.row == "oni" else 40, 50))
     assert list(found.values()) == ["not tested", "held", "held", "held"]
     slow = verdicts("figA5", lambda run: (50 if run.row == "oni" else 40, 50))

@@ -203,7 +203,7 @@ EXPERIMENT = Experiment(
     describe=describe_run,
     cost=estimate_cost,
     findings="Only what keeps weights orthogonal and their scale near sqrt 2 trains fast without normalisation. The "
-    "scale alone is not it: OrthInit x sqrt 2, which starts as OLM-sqrt2 does, stays with WN. Orthogonality alone is "
-    "not it either: OLM-1 is no better than plain, and in 14 layers does not begin to learn in 624 steps. Batch "
-    "normalisation ends about as low as ONI, and its training error falls faster.",
+    "scale alone is not it: OrthInit x sqrt 2, which starts as orthogonal and as large, stays with WN. Orthogonality "
+    "alone is not it either: OLM-1 is no better than plain, and in 14 layers does not begin to learn in 624 steps. "
+    "Batch normalisation ends about as low as ONI, and its training error falls faster.",
 )
