@@ -153,7 +153,8 @@ CLAIMS = (
     Headline(
         "table2", "ONI trains Res-110 without normalisation at a learning rate of 0.1", "trains",
         "diverges; at 0.01 it trains: training error {resnet110, ONI at 0.01, first 312 steps | train} "
-        "% after 312 steps, batch norm at 0.1 {resnet110, batch norm at 0.1, first 312 steps | train} %",
+        "% after 312 steps, batch norm {resnet110, batch norm at 0.01, first 312 steps | train} % (at 0.1 "
+        "{resnet110, batch norm at 0.1, first 312 steps | train} %)",
         "110-layer residual network without normalisation: ONI trains at a learning rate of 0.1",
     ),
     Headline(

@@ -298,9 +298,9 @@ EXPERIMENT = Experiment(
     "text has it, every convolution's output has variance 1 at first, so that the sum grows with each of the 54 "
     "blocks, and the loss is no longer finite after 20 steps (in float32 too). From the 0.8 of the released code it "
     "leaves the start and then gives the same scores for every image. Batch normalisation hardly moves there either: "
-    "He et al. begin with 0.01 in this network. At 0.01 ONI trains at once, where Xavier's start diverges. In Res-20 "
-    "at 0.1 one seed of ONI is thrown back; at the best of three rates, 0.01, it comes near batch normalisation. "
-    "Small batches lower the errors of all rows, because 8 epochs then have 10,000 steps and not 624: so what the "
-    "paper says of small beside large batches is not judged in short training. With them ONI is level with batch "
-    "normalisation, and far below Xavier's start and group normalisation.",
+    "He et al. begin with 0.01 in this network. At 0.01 ONI trains as fast as batch normalisation, where Xavier's "
+    "start diverges. In Res-20 at 0.1 one seed of ONI is thrown back; at the best of three rates, 0.01, it comes near "
+    "batch normalisation. Small batches lower the errors of all rows, because 8 epochs then have 10,000 steps and not "
+    "624: so what the paper says of small beside large batches is not judged in short training. With them ONI is "
+    "level with batch normalisation, and far below Xavier's start and group normalisation.",
 )
