@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from oni.recipes.experiments.cifar10.family import (
@@ -113,13 +114,17 @@ def charts(results: Results) -> list[Chart]:
     beginnings = find_beginnings(results)
     if beginnings:
         styles = {
-            f"{row.title}, {rate:g}": (COLOURS[row.name if rate == RATE else f"{row.name}-slow"], runs)
+            f"{row.title}, {rate:g}": (COLOURS[row.name], runs)
             for row in EVERY_ROW
             for rate in (RATE, SMALL_RATE)
             if (runs := beginnings.where(row=row.name, learning_rate=rate))
         }
         title = f"{name_network(beginnings[0].parameters.network)}, first steps: training error"
-        drawn.append(error_chart(title, styles, ["train"]))
+        chart = error_chart(title, styles, ["train"])
+        lines = [
+            replace(line, dash="dash" if line.name.endswith(f", {SMALL_RATE:g}") else "solid") for line in chart.series
+        ]
+        drawn.append(replace(chart, series=lines))
     return [chart for chart in drawn if chart.series]
 
 

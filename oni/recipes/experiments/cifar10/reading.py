@@ -60,13 +60,10 @@ COLOURS = {
     "gn": "#E69F00",
     "oni": "#0072B2",
     "oni-searched": "#009E73",
-    "oni-slow": "#009E73",
     "oni-released": "#CC79A7",
     "gn-released": "#D55E00",
-    "xavier-slow": "#8B5A2B",
-    "bn-slow": "#D55E00",
 }
-"""Of the lines, by row; ``-slow`` at a smaller learning rate."""
+"""Of the lines, by row."""
 
 
 def final_runs(results: Results) -> Results:
