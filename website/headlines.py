@@ -31,12 +31,12 @@ class Peer:
 
 PEERS = (
     Peer(
-        "oni, 2 and 5 steps",
+        "oni",
         "singular values of the reshaped weight pushed towards 1, as far as asked; whole models in one line; "
         "plain checkpoints",
         "no convolution that is orthogonal as an operator",
         ("oni T=5",),
-        "oni T=5",
+        "oni T=2",
     ),
     Peer(
         "`torch` `orthogonal`",
@@ -76,7 +76,7 @@ PEERS = (
         "works on the long side of tall weights; computes each weight anew at every use, in evaluation too; no plain "
         "checkpoint",
         ("authors T=5",),
-        "authors T=5",
+        "authors T=2",
     ),
 )
 
