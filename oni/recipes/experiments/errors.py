@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Mapping, Sequence
 
 from oni.recipes.charts.record import percent
 from oni.recipes.experiments.experiment import Judgement, Quantity, Results
 
-__all__ = ["errors_at", "format_errors", "is_below", "judge_lower", "mean_and_deviation", "mean_error"]
+__all__ = [
+    "errors_at",
+    "format_errors",
+    "is_below",
+    "judge_lower",
+    "judge_worse_than_best",
+    "mean_and_deviation",
+    "mean_error",
+    "sampling_margin",
+]
 
 
 def mean_and_deviation(values: Sequence[float]) -> Quantity:
@@ -37,24 +47,66 @@ def is_below(lower: Sequence[float], higher: Sequence[float]) -> bool:
     return max(lower) < min(higher)
 
 
-def judge_lower(own: Mapping[str, Sequence[float]], others: Mapping[str, Sequence[float]]) -> Judgement:
+def sampling_margin(first: Sequence[float], second: Sequence[float], images: int) -> float:
+    """Two standard errors of the difference of two mean errors in percent, of networks tested on so many images.
+
+    As if each network had images of its own: on the same ones it is less, by as much as networks err alike.
+
+    >>> round(sampling_margin([40.0, 40.0], [40.0, 40.0], 10_000), 2)
+    0.98
+    """
+    means = [(statistics.fmean(errors), len(errors)) for errors in (first, second)]
+    return 2 * math.sqrt(sum(mean * (100 - mean) / (images * count) for mean, count in means))
+
+
+def judge_lower(
+    own: Mapping[str, Sequence[float]], others: Mapping[str, Sequence[float]], images: int | None = None
+) -> Judgement:
     """Held if every seed of each of our own is below every seed of all others; undecided if only the means are.
+
+    With the number of test images, a difference of means that is less than their `sampling_margin` is undecided too.
 
     >>> judge_lower({"ONI": [1.0, 2.0]}, {"plain": [3.0]})
     (True, 'ONI 1.00 % and 2.00 %; plain 3.00 %')
+    >>> judge_lower({"ONI": [1.0, 2.0]}, {"plain": [3.0]}, images=1000)[0] is None
+    True
     """
     missing = [name for name, errors in {**own, **others}.items() if not errors]
     if missing:
         return None, f"not yet measured: {', '.join(missing)}"
     text = "; ".join(f"{name} {format_errors(errors)}" for name, errors in {**own, **others}.items())
-    if all(is_below(ours, theirs) for ours in own.values() for theirs in others.values()):
-        return True, text
-    if max(map(statistics.fmean, own.values())) < min(map(statistics.fmean, others.values())):
-        return (
-            None,
-            f"undecided: {'the mean is' if len(own) == 1 else 'the means are'} lower, but seeds overlap; {text}",
-        )
-    return False, text
+    if max(map(statistics.fmean, own.values())) >= min(map(statistics.fmean, others.values())):
+        return False, text
+    lower = "the mean is lower" if len(own) == 1 else "the means are lower"
+    pairs = [(ours, theirs) for ours in own.values() for theirs in others.values()]
+    if not all(is_below(*pair) for pair in pairs):
+        return None, f"undecided: {lower}, but seeds overlap; {text}"
+    if images is not None and not all(is_beyond_sampling(*pair, images) for pair in pairs):
+        return None, f"undecided: {lower}, but within two standard errors of {images:,} test images; {text}"
+    return True, text
+
+
+def is_beyond_sampling(lower: Sequence[float], higher: Sequence[float], images: int) -> bool:
+    """Whether a mean is lower by more than the `sampling_margin`."""
+    return statistics.fmean(higher) - statistics.fmean(lower) > sampling_margin(lower, higher, images)
+
+
+def judge_worse_than_best(errors: Mapping[int, Sequence[float]], steps: int, images: int) -> Judgement:
+    """Held if so many steps have a larger test error than the best number, in all seeds and beyond sampling.
+
+    Args:
+        errors: of the seeds, by number of steps; none where nothing was measured.
+        steps: the number that is judged.
+        images: how many there are to test on.
+    """
+    if missing := [str(number) for number, values in errors.items() if not values]:
+        return None, f"not yet measured: {', '.join(missing)} steps"
+    best = min(errors, key=lambda number: statistics.fmean(errors[number]))
+    text = f"best with {best} steps; " + ", ".join(
+        f"T = {key} {format_errors(values)}" for key, values in errors.items()
+    )
+    worse = is_below(errors[best], errors[steps]) and is_beyond_sampling(errors[best], errors[steps], images)
+    return worse, text
 
 
 def format_errors(values: Sequence[float]) -> str:

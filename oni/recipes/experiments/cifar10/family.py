@@ -19,6 +19,7 @@ __all__ = [
     "IMAGES",
     "LONG",
     "SHORT",
+    "TEST_IMAGES",
     "VARIANTS",
     "Beginning",
     "Final",
@@ -35,6 +36,8 @@ __all__ = [
 BATCH = 128
 """The paper's, by which learning rates of other batch sizes are scaled."""
 IMAGES = {"cifar10": 50_000, "generated": 160}
+TEST_IMAGES = 10_000
+"""Of CIFAR-10; the generated ones are too few for any claim."""
 LONG = {"steps": 20_000, "seeds": 2}
 """What a claim about the errors of trained networks needs: a third of the paper's 62,400 steps."""
 SHORT = {"steps": 500, "seeds": 2}

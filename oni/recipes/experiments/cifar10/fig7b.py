@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from oni.recipes.experiments.cifar10.family import (
     LONG,
     SHORT,
+    TEST_IMAGES,
     Final,
     Trial,
     describe_run,
@@ -26,7 +26,7 @@ from oni.recipes.experiments.cifar10.reading import (
 from oni.recipes.experiments.cifar10.table1 import CHOICES
 from oni.recipes.experiments.cifar10.training import make_measure
 from oni.recipes.experiments.cifar10.vgg import ONI, PRESETS, make_finals
-from oni.recipes.experiments.errors import errors_at, format_errors, mean_and_deviation
+from oni.recipes.experiments.errors import errors_at, judge_worse_than_best, mean_and_deviation
 from oni.recipes.experiments.experiment import Claim, Comparison, Experiment, Judgement, Quantity, Results, Run
 
 if TYPE_CHECKING:
@@ -98,30 +98,18 @@ def table(results: Results) -> Comparison:
 # Claims.
 
 
-def is_worse_than_best(results: Results, steps: int) -> tuple[bool | None, str]:
-    """Whether all seeds with so many steps have a larger test error than those with the best number."""
-    errors = {number: errors_at(runs, "test") for number in STEPS if (runs := find_steps(results, number))}
-    if missing := [number for number in STEPS if number not in errors]:
-        return None, f"not yet measured: {', '.join(map(str, missing))} steps"
-    means = {number: statistics.fmean(values) for number, values in errors.items()}
-    best = min(means, key=lambda number: means[number])
-    text = (
-        f"test error of the seeds {format_errors(errors[steps])}, with {best} steps {format_errors(errors[best])}"
-        if steps != best
-        else "the best"
-    )
-    # Ten of the test images are the least that counts.
-    return min(errors[steps]) > max(errors[best]) + 0.1, (
-        f"{steps} steps: {text}; means for 1 to 7: {', '.join(f'{value:.2f}' for value in means.values())} %"
-    )
-
-
 def judge_worse(steps: int) -> Callable[[Results], Judgement]:
-    return lambda results: is_worse_than_best(results, steps)
+    """Whether so many steps are worse than the best number."""
+
+    def judge(results: Results) -> Judgement:
+        errors = {number: errors_at(find_steps(results, number), "test") for number in STEPS}
+        return judge_worse_than_best(errors, steps, TEST_IMAGES)
+
+    return judge
 
 
 def judge_best(results: Results) -> Judgement:
-    worse, text = is_worse_than_best(results, DEFAULT)
+    worse, text = judge_worse(DEFAULT)(results)
     return None if worse is None else not worse, text
 
 

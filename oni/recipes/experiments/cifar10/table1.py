@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from oni.recipes.experiments.cifar10.family import (
     LONG,
     SHORT,
+    TEST_IMAGES,
     VARIANTS,
     Final,
     Trial,
@@ -68,15 +69,15 @@ def table(results: Results) -> Comparison:
 
 
 def judge_best(results: Results, network: str) -> Judgement:
-    return judge_lower(row_errors(results, BEST, network), row_errors(results, OTHERS, network))
+    return judge_lower(row_errors(results, BEST, network), row_errors(results, OTHERS, network), TEST_IMAGES)
 
 
 def judge_scale(results: Results, network: str) -> Judgement:
-    return judge_lower(row_errors(results, [OLM_SQRT2], network), row_errors(results, [OLM_1], network))
+    return judge_lower(row_errors(results, [OLM_SQRT2], network), row_errors(results, [OLM_1], network), TEST_IMAGES)
 
 
 def judge_practice(results: Results, network: str) -> Judgement:
-    return judge_lower(row_errors(results, [ONI], network), row_errors(results, OUR_ROWS, network))
+    return judge_lower(row_errors(results, [ONI], network), row_errors(results, OUR_ROWS, network), TEST_IMAGES)
 
 
 def judge_newton(results: Results) -> Judgement:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from oni.recipes.experiments.cifar10.family import (
     LONG,
     SHORT,
+    TEST_IMAGES,
     VARIANTS,
     Beginning,
     Final,
@@ -135,7 +136,7 @@ def errors_of(results: Results, row: Row, batch: int) -> list[float]:
 
 def judge_against_batch_norm(batch: int) -> Callable[[Results], Judgement]:
     return lambda results: judge_lower(
-        {"ONI": errors_of(results, ONI, batch)}, {"batch norm": errors_of(results, BATCH_NORM, batch)}
+        {"ONI": errors_of(results, ONI, batch)}, {"batch norm": errors_of(results, BATCH_NORM, batch)}, TEST_IMAGES
     )
 
 
@@ -162,7 +163,7 @@ def judge_xavier(results: Results) -> Judgement:
     (network,) = networks_of(results)
     for batch_size in batch_sizes_of(results):
         others = row_errors(results, [row for row in ROWS if row is not XAVIER], network, batch_size)
-        held, text = judge_lower(others, row_errors(results, [XAVIER], network, batch_size))
+        held, text = judge_lower(others, row_errors(results, [XAVIER], network, batch_size), TEST_IMAGES)
         judgements.append((held, f"batches of {batch_size}: {text}"))
     verdicts = [held for held, _ in judgements]
     held = False if False in verdicts else None if None in verdicts else True
@@ -180,7 +181,9 @@ def at_large_rate(row: Row) -> Callable[[Results], Results]:
 
 
 def judge_searched(results: Results) -> Judgement:
-    return judge_lower({SEARCHED.title: errors_of(results, SEARCHED, 0)}, {XAVIER.title: errors_of(results, XAVIER, 0)})
+    return judge_lower(
+        {SEARCHED.title: errors_of(results, SEARCHED, 0)}, {XAVIER.title: errors_of(results, XAVIER, 0)}, TEST_IMAGES
+    )
 
 
 def judge_trains(*, trains: bool) -> Callable[[Results], Judgement]:

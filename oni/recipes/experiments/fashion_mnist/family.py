@@ -19,6 +19,7 @@ __all__ = [
     "PRINTED",
     "SPECTRUM_STEP",
     "START",
+    "TEST_IMAGES",
     "WIDTH",
     "Network",
     "Training",
@@ -54,6 +55,7 @@ PRESETS: dict[str, dict[str, Any]] = {
 LONG = {"steps": 2000}
 """What a claim about the end of training needs: ten epochs of the embedded sample are a sixth of that."""
 IMAGES = {"fashion-mnist": 60_000, "fashion-mnist-sample": 10_000}
+TEST_IMAGES = {"fashion-mnist": 10_000, "fashion-mnist-sample": 2000}
 BATCH = 256
 WIDTH = 256
 SPECTRUM_STEP = 200

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oni.recipes.experiments.errors import errors_at, format_errors, mean_error
+from oni.recipes.experiments.errors import errors_at, judge_worse_than_best, mean_error
 from oni.recipes.experiments.experiment import Claim, Experiment, Judgement, Results
 from oni.recipes.experiments.fashion_mnist.family import (
     LONG,
     PRESETS,
     PRINTED,
+    TEST_IMAGES,
     Network,
     Training,
     describe_choices,
@@ -45,24 +46,9 @@ def means_by_steps(results: Results, part: str) -> dict[int, float]:
     return {steps: mean_error(find_runs(results, network), part) for steps, network in BY_STEPS.items()}
 
 
-def format_means(means: dict[int, float]) -> str:
-    return ", ".join(f"{value:.2f}" for value in means.values())
-
-
-def is_worse_than_best(results: Results, steps: int) -> tuple[bool, str]:
-    """Whether the seeds with so many steps all have a larger test error than those with the best number."""
-    train, test = means_by_steps(results, "train"), means_by_steps(results, "test")
-    best = min(test, key=lambda steps: test[steps])
-    ours, theirs = (errors_at(find_runs(results, BY_STEPS[number]), "test") for number in (steps, best))
-    text = (
-        f"test error of the seeds {format_errors(ours)}, with {best} steps {format_errors(theirs)}"
-        if steps != best
-        else "the best"
-    )
-    # Ten of the test samples are the least that counts.
-    return min(ours) > max(theirs) + 0.1, (
-        f"{steps} steps: {text}; means for 1 to 7: test {format_means(test)} %, train {format_means(train)} %"
-    )
+def is_worse_than_best(results: Results, steps: int) -> Judgement:
+    errors = {number: errors_at(find_runs(results, network), "test") for number, network in BY_STEPS.items()}
+    return judge_worse_than_best(errors, steps, TEST_IMAGES[results[0].parameters.data])
 
 
 def too_few_hurt(results: Results) -> Judgement:
@@ -75,7 +61,7 @@ def too_many_hurt(results: Results) -> Judgement:
 
 def five_is_best(results: Results) -> Judgement:
     worse, text = is_worse_than_best(results, 5)
-    return not worse, text
+    return None if worse is None else not worse, text
 
 
 def nearly_equal(results: Results) -> Judgement:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import statistics
 from typing import TYPE_CHECKING, Any
 
-from oni.recipes.experiments.errors import errors_at, format_errors, mean_and_deviation
+from oni.recipes.experiments.errors import errors_at, judge_worse_than_best, mean_and_deviation
 from oni.recipes.experiments.experiment import Claim, Comparison, Experiment, Judgement, Quantity, Results, Run
 from oni.recipes.experiments.imagenet.family import (
     LONG,
@@ -17,7 +16,13 @@ from oni.recipes.experiments.imagenet.family import (
     estimate_cost,
     make_runs,
 )
-from oni.recipes.experiments.imagenet.reading import COLOURS, describe_choice, describe_differences, lowest_errors
+from oni.recipes.experiments.imagenet.reading import (
+    COLOURS,
+    describe_choice,
+    describe_differences,
+    lowest_errors,
+    test_images,
+)
 from oni.recipes.experiments.imagenet.residual import BATCH, CELLS, STEPS
 from oni.recipes.experiments.imagenet.table4 import CHOICES, RATES, SMALL, TINY
 from oni.recipes.experiments.imagenet.training import make_demand, make_measure
@@ -78,15 +83,9 @@ def table(results: Results) -> Comparison:
 # Claims.
 
 
-def is_worse_than_best(results: Results, steps: int) -> tuple[bool | None, str]:
-    """Whether all seeds with so many steps have a larger test error than those with the best number."""
-    errors = {number: errors_at(runs, "test") for number in VARIED if (runs := find_steps(results, number))}
-    if missing := [number for number in VARIED if number not in errors]:
-        return None, f"not yet measured: {', '.join(map(str, missing))} steps"
-    means = {number: statistics.fmean(values) for number, values in errors.items()}
-    best = min(means, key=lambda number: means[number])
-    text = ", ".join(f"T = {number} {format_errors(values)}" for number, values in errors.items())
-    return min(errors[steps]) > max(errors[best]), f"best at {best} steps; {text}"
+def is_worse_than_best(results: Results, steps: int) -> Judgement:
+    errors = {number: errors_at(find_steps(results, number), "test") for number in VARIED}
+    return judge_worse_than_best(errors, steps, test_images(results))
 
 
 def too_few_hurt(results: Results) -> Judgement:

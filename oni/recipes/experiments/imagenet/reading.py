@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from oni.recipes.charts.record import percent
 from oni.recipes.experiments.errors import errors_at, mean_and_deviation
 from oni.recipes.experiments.experiment import Quantity, Results
-from oni.recipes.experiments.imagenet.family import IMAGES, Training
+from oni.recipes.experiments.imagenet.family import IMAGES, TEST_IMAGES, Training
 from oni.recipes.experiments.rows import Row, format_options
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ __all__ = [
     "name_row",
     "row_errors",
     "style_rows",
+    "test_images",
 ]
 
 PAPER_EPOCHS = 100
@@ -63,6 +64,11 @@ def row_errors(
 ) -> dict[str, list[float]]:
     """The errors at the end of each row, of all seeds; none of a row without runs."""
     return {row.title: errors_at(find_best(results, row.name, network), part) for row in rows}
+
+
+def test_images(results: Results) -> int:
+    """How many there are to test on."""
+    return TEST_IMAGES[results[0].parameters.data]
 
 
 def make_error_cells(runs: Results, printed: float | None, part: str = "test") -> list[str | Quantity]:

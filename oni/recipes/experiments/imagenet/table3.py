@@ -25,6 +25,7 @@ from oni.recipes.experiments.imagenet.reading import (
     name_row,
     row_errors,
     style_rows,
+    test_images,
 )
 from oni.recipes.experiments.imagenet.training import make_demand, make_measure
 from oni.recipes.experiments.rows import Row
@@ -113,15 +114,19 @@ def table(results: Results) -> Comparison:
 
 
 def judge_best(results: Results) -> Judgement:
-    return judge_lower(row_errors(results, [ONI]), row_errors(results, OTHERS))
+    return judge_lower(row_errors(results, [ONI]), row_errors(results, OTHERS), test_images(results))
 
 
 def judge_top5(results: Results) -> Judgement:
-    return judge_lower(row_errors(results, [ONI], part="test_top5"), row_errors(results, OTHERS, part="test_top5"))
+    return judge_lower(
+        row_errors(results, [ONI], part="test_top5"),
+        row_errors(results, OTHERS, part="test_top5"),
+        test_images(results),
+    )
 
 
 def judge_practice(results: Results) -> Judgement:
-    return judge_lower(row_errors(results, [ONI]), row_errors(results, OUR_ROWS))
+    return judge_lower(row_errors(results, [ONI]), row_errors(results, OUR_ROWS), test_images(results))
 
 
 LEARNT = 0.9

@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from typing import TYPE_CHECKING, Any
 
-from oni.recipes.experiments.errors import errors_at, format_errors, judge_lower, mean_and_deviation
+from oni.recipes.experiments.errors import errors_at, format_errors, judge_lower, mean_and_deviation, sampling_margin
 from oni.recipes.experiments.experiment import Claim, Comparison, Experiment, Judgement, Quantity, Results
 from oni.recipes.experiments.imagenet.family import (
     LONG,
@@ -26,6 +26,7 @@ from oni.recipes.experiments.imagenet.reading import (
     name_row,
     row_errors,
     style_rows,
+    test_images,
 )
 from oni.recipes.experiments.imagenet.residual import BATCH, CELLS, RELEASED
 from oni.recipes.experiments.imagenet.training import make_demand, make_measure
@@ -100,7 +101,7 @@ def judge_help(kind: str) -> Callable[[Results], Judgement]:
 
     def judge(results: Results) -> Judgement:
         own, other = (row_errors(results, [CELLS[kind, method]]) for method in ("oni", "plain"))
-        return judge_lower(own, other)
+        return judge_lower(own, other, test_images(results))
 
     return judge
 
@@ -113,14 +114,22 @@ def judge_train(results: Results) -> Judgement:
 
 
 def judge_same(results: Results) -> Judgement:
-    """Whether ONI and plain differ by less than a point on the usual network, or by less than seeds do."""
+    """Whether ONI and plain differ by less than a point on the usual network, or by less than seeds do.
+
+    Undecided if they differ by more, but not by more than the test images explain.
+    """
     plain, ours = (errors_at(find_best(results, CELLS["bn", method].name), "test") for method in ("plain", "oni"))
     if not plain or not ours:
         return None, "not yet measured"
     difference = abs(statistics.fmean(plain) - statistics.fmean(ours))
     overlap = max(min(plain), min(ours)) <= min(max(plain), max(ours)) and len(plain) > 1
     text = f"plain {format_errors(plain)}; ONI {format_errors(ours)}"
-    return difference < NOTABLE or overlap, text
+    if difference < NOTABLE or overlap:
+        return True, text
+    images = test_images(results)
+    if difference < sampling_margin(plain, ours, images):
+        return None, f"undecided: within two standard errors of {images:,} test images; {text}"
+    return False, text
 
 
 AGAIN = "Also in short training on few classes: "
