@@ -91,13 +91,13 @@ def is_beyond_sampling(lower: Sequence[float], higher: Sequence[float], images: 
     return statistics.fmean(higher) - statistics.fmean(lower) > sampling_margin(lower, higher, images)
 
 
-def judge_worse_than_best(errors: Mapping[int, Sequence[float]], steps: int, images: int) -> Judgement:
+def judge_worse_than_best(errors: Mapping[int, Sequence[float]], steps: int, images: int | None) -> Judgement:
     """Held if so many steps have a larger test error than the best number, in all seeds and beyond sampling.
 
     Args:
         errors: of the seeds, by number of steps; none where nothing was measured.
         steps: the number that is judged.
-        images: how many there are to test on.
+        images: how many were tested on, if the `sampling_margin` is to count.
     """
     if missing := [str(number) for number, values in errors.items() if not values]:
         return None, f"not yet measured: {', '.join(missing)} steps"
@@ -105,8 +105,8 @@ def judge_worse_than_best(errors: Mapping[int, Sequence[float]], steps: int, ima
     text = f"best with {best} steps; " + ", ".join(
         f"T = {key} {format_errors(values)}" for key, values in errors.items()
     )
-    worse = is_below(errors[best], errors[steps]) and is_beyond_sampling(errors[best], errors[steps], images)
-    return worse, text
+    worse = is_below(errors[best], errors[steps])
+    return worse and (images is None or is_beyond_sampling(errors[best], errors[steps], images)), text
 
 
 def format_errors(values: Sequence[float]) -> str:

@@ -207,9 +207,11 @@ def test_table1_claims_about_trained_networks_are_not_tested_on_short_runs():
     found = verdicts("table1", as_printed)
     for words in ("lowest test errors on every network", "all networks but one", "on every network", "whole layers"):
         assert {verdict for text, verdict in found.items() if words in text} == {"not tested"}
-    assert pick(found, "short training: ONI and OLM") == "held"
-    assert pick(found, "short training: OLM-1") == "held"
-    assert pick(found, "batch normalisation") == "held"
+    # What the paper prints differs by less than 10,000 test images tell; ten times as much does not.
+    wide = verdicts("table1", lambda run: (50, 10 * as_printed(run)[1] - 90))
+    for words in ("short training: ONI and OLM", "short training: OLM-1", "batch normalisation"):
+        assert pick(wide, words) == "held"
+    assert pick(found, "short training: ONI and OLM") == "not tested"
 
 
 @pytest.mark.parametrize(
@@ -235,7 +237,8 @@ def test_table2_claims():
     assert pick(found, "ONI trains Res-110 without") == "held"
     assert pick(found, "released code") == "not tested"
     assert pick(found, "Xavier's start does not train") == "not held"
-    short = verdicts("table2", lambda run: (89 if run.row == "xavier" else 70, as_printed(run)[1]))
+    apart = {"oni": 10, "oni-searched": 10, "bn": 20, "gn": 20, "xavier": 40}
+    short = verdicts("table2", lambda run: (89 if run.row == "xavier" else 70, apart.get(run.row, 30)))
     assert {verdict for text, verdict in short.items() if text.startswith("Res-110")} == {"not tested"}
     assert {verdict for text, verdict in short.items() if text.startswith("A shallower")} == {"held"}
     for words in ("ONI trains Res-110 without", "released code", "Xavier's start does not train"):

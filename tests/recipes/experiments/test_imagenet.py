@@ -232,9 +232,18 @@ def test_only_oni_trains_at_a_large_rate():
 
 
 def test_short_runs_do_not_bear_the_paper_s_claims():
-    claims = verdicts("table4", make_results("table4", "full", as_printed("table4")), "full")
-    assert [verdict for text, verdict in claims.items() if not text.startswith("Also")] == ["not tested"] * 4
-    assert [verdict for text, verdict in claims.items() if text.startswith("Also")] == ["held"] * 4
+    def judge(change):
+        def errors(run):
+            train, test = as_printed("table4")(run)
+            return train, change(test)
+
+        claims = verdicts("table4", make_results("table4", "full", errors), "full")
+        assert [verdict for text, verdict in claims.items() if not text.startswith("Also")] == ["not tested"] * 4
+        return [verdict for text, verdict in claims.items() if text.startswith("Also")]
+
+    # The differences of the paper are less than 1,000 test images tell; eight times as much is not.
+    assert judge(lambda test: test) == ["not tested", "not tested", "held", "held"]
+    assert judge(lambda test: 8 * test - 200) == ["held"] * 4
 
 
 def test_the_table_has_the_lowest_and_the_last_and_the_best_candidate():

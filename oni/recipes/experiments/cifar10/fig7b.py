@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from oni.recipes.experiments.cifar10.family import (
     LONG,
     SHORT,
-    TEST_IMAGES,
     Final,
     Trial,
     describe_run,
@@ -18,6 +17,7 @@ from oni.recipes.experiments.cifar10.family import (
 )
 from oni.recipes.experiments.cifar10.reading import (
     COLOURS,
+    counted_images,
     describe_differences,
     describe_network,
     final_runs,
@@ -103,7 +103,7 @@ def judge_worse(steps: int) -> Callable[[Results], Judgement]:
 
     def judge(results: Results) -> Judgement:
         errors = {number: errors_at(find_steps(results, number), "test") for number in STEPS}
-        return judge_worse_than_best(errors, steps, TEST_IMAGES)
+        return judge_worse_than_best(errors, steps, counted_images(results))
 
     return judge
 

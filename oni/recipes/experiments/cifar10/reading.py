@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from oni.recipes.experiments.cifar10.family import Final, Trial, name_network
+from oni.recipes.experiments.cifar10.family import LONG, TEST_IMAGES, Final, Trial, name_network
 from oni.recipes.experiments.errors import errors_at, mean_and_deviation, mean_error
 from oni.recipes.experiments.experiment import Judgement, Quantity, Results
 from oni.recipes.experiments.rows import Row, format_options
@@ -23,6 +23,7 @@ __all__ = [
     "SPEED_COLUMNS",
     "SPEED_NOTE",
     "chart_rates",
+    "counted_images",
     "describe_differences",
     "describe_network",
     "final_runs",
@@ -86,6 +87,15 @@ def find_finals(results: Results, row: str, network: str, batch_size: int | None
 def networks_of(results: Results) -> list[str]:
     """The networks of final runs, in the order of the plan."""
     return list(dict.fromkeys(run.parameters.network for run in final_runs(results)))
+
+
+def counted_images(results: Results) -> int | None:
+    """The test images by which a difference has to be told; ``None`` after long training.
+
+    The paper's own claims are judged as it does, by seeds alone.
+    """
+    steps = min(run.parameters.steps for run in final_runs(results))
+    return TEST_IMAGES if steps < LONG["steps"] else None
 
 
 def row_errors(

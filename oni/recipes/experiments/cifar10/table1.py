@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import statistics
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from oni.recipes.experiments.cifar10.family import (
     LONG,
     SHORT,
-    TEST_IMAGES,
     VARIANTS,
     Final,
     Trial,
@@ -21,6 +21,7 @@ from oni.recipes.experiments.cifar10.reading import (
     COLUMNS,
     NOTE,
     chart_rates,
+    counted_images,
     final_runs,
     find_finals,
     judge_all,
@@ -45,6 +46,7 @@ from oni.recipes.experiments.cifar10.vgg import (
 )
 from oni.recipes.experiments.errors import errors_at, judge_lower, mean_and_deviation
 from oni.recipes.experiments.experiment import Claim, Comparison, Experiment, Judgement, Quantity, Results
+from oni.recipes.experiments.rows import Row
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -68,16 +70,22 @@ def table(results: Results) -> Comparison:
     return Comparison(COLUMNS, cells, note)
 
 
+def judge_rows(results: Results, network: str, own: Sequence[Row], others: Sequence[Row]) -> Judgement:
+    """Whether the test errors of rows are below those of others."""
+    ours, theirs = (row_errors(results, rows, network) for rows in (own, others))
+    return judge_lower(ours, theirs, counted_images(results))
+
+
 def judge_best(results: Results, network: str) -> Judgement:
-    return judge_lower(row_errors(results, BEST, network), row_errors(results, OTHERS, network), TEST_IMAGES)
+    return judge_rows(results, network, BEST, OTHERS)
 
 
 def judge_scale(results: Results, network: str) -> Judgement:
-    return judge_lower(row_errors(results, [OLM_SQRT2], network), row_errors(results, [OLM_1], network), TEST_IMAGES)
+    return judge_rows(results, network, [OLM_SQRT2], [OLM_1])
 
 
 def judge_practice(results: Results, network: str) -> Judgement:
-    return judge_lower(row_errors(results, [ONI], network), row_errors(results, OUR_ROWS, network), TEST_IMAGES)
+    return judge_rows(results, network, [ONI], OUR_ROWS)
 
 
 def judge_newton(results: Results) -> Judgement:

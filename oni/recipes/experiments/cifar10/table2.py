@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from oni.recipes.experiments.cifar10.family import (
     LONG,
     SHORT,
-    TEST_IMAGES,
     VARIANTS,
     Beginning,
     Final,
@@ -22,6 +21,7 @@ from oni.recipes.experiments.cifar10.family import (
 from oni.recipes.experiments.cifar10.reading import (
     COLUMNS,
     NOTE,
+    counted_images,
     describe_network,
     final_runs,
     find_finals,
@@ -134,10 +134,14 @@ def errors_of(results: Results, row: Row, batch: int) -> list[float]:
     return errors_at(find_finals(results, row.name, network, sizes[batch]), "test") if batch < len(sizes) else []
 
 
+def judge_rows(results: Results, own: Row, other: Row, batch: int) -> Judgement:
+    """Whether the test errors of a row are below those of another."""
+    ours, theirs = ({row.title: errors_of(results, row, batch)} for row in (own, other))
+    return judge_lower(ours, theirs, counted_images(results))
+
+
 def judge_against_batch_norm(batch: int) -> Callable[[Results], Judgement]:
-    return lambda results: judge_lower(
-        {"ONI": errors_of(results, ONI, batch)}, {"batch norm": errors_of(results, BATCH_NORM, batch)}, TEST_IMAGES
-    )
+    return lambda results: judge_rows(results, ONI, BATCH_NORM, batch)
 
 
 def judge_change(row: Row, *, changes: bool) -> Callable[[Results], Judgement]:
@@ -163,7 +167,7 @@ def judge_xavier(results: Results) -> Judgement:
     (network,) = networks_of(results)
     for batch_size in batch_sizes_of(results):
         others = row_errors(results, [row for row in ROWS if row is not XAVIER], network, batch_size)
-        held, text = judge_lower(others, row_errors(results, [XAVIER], network, batch_size), TEST_IMAGES)
+        held, text = judge_lower(others, row_errors(results, [XAVIER], network, batch_size), counted_images(results))
         judgements.append((held, f"batches of {batch_size}: {text}"))
     verdicts = [held for held, _ in judgements]
     held = False if False in verdicts else None if None in verdicts else True
@@ -181,9 +185,7 @@ def at_large_rate(row: Row) -> Callable[[Results], Results]:
 
 
 def judge_searched(results: Results) -> Judgement:
-    return judge_lower(
-        {SEARCHED.title: errors_of(results, SEARCHED, 0)}, {XAVIER.title: errors_of(results, XAVIER, 0)}, TEST_IMAGES
-    )
+    return judge_rows(results, SEARCHED, XAVIER, 0)
 
 
 def judge_trains(*, trains: bool) -> Callable[[Results], Judgement]:

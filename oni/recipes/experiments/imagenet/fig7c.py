@@ -18,10 +18,10 @@ from oni.recipes.experiments.imagenet.family import (
 )
 from oni.recipes.experiments.imagenet.reading import (
     COLOURS,
+    counted_images,
     describe_choice,
     describe_differences,
     lowest_errors,
-    test_images,
 )
 from oni.recipes.experiments.imagenet.residual import BATCH, CELLS, STEPS
 from oni.recipes.experiments.imagenet.table4 import CHOICES, RATES, SMALL, TINY
@@ -85,7 +85,7 @@ def table(results: Results) -> Comparison:
 
 def is_worse_than_best(results: Results, steps: int) -> Judgement:
     errors = {number: errors_at(find_steps(results, number), "test") for number in VARIED}
-    return judge_worse_than_best(errors, steps, test_images(results))
+    return judge_worse_than_best(errors, steps, counted_images(results))
 
 
 def too_few_hurt(results: Results) -> Judgement:

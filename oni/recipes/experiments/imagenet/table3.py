@@ -18,6 +18,7 @@ from oni.recipes.experiments.imagenet.family import (
 )
 from oni.recipes.experiments.imagenet.reading import (
     NOTE,
+    counted_images,
     describe_choice,
     describe_differences,
     find_best,
@@ -25,7 +26,6 @@ from oni.recipes.experiments.imagenet.reading import (
     name_row,
     row_errors,
     style_rows,
-    test_images,
 )
 from oni.recipes.experiments.imagenet.training import make_demand, make_measure
 from oni.recipes.experiments.rows import Row
@@ -114,19 +114,19 @@ def table(results: Results) -> Comparison:
 
 
 def judge_best(results: Results) -> Judgement:
-    return judge_lower(row_errors(results, [ONI]), row_errors(results, OTHERS), test_images(results))
+    return judge_lower(row_errors(results, [ONI]), row_errors(results, OTHERS), counted_images(results))
 
 
 def judge_top5(results: Results) -> Judgement:
     return judge_lower(
         row_errors(results, [ONI], part="test_top5"),
         row_errors(results, OTHERS, part="test_top5"),
-        test_images(results),
+        counted_images(results),
     )
 
 
 def judge_practice(results: Results) -> Judgement:
-    return judge_lower(row_errors(results, [ONI]), row_errors(results, OUR_ROWS), test_images(results))
+    return judge_lower(row_errors(results, [ONI]), row_errors(results, OUR_ROWS), counted_images(results))
 
 
 LEARNT = 0.9

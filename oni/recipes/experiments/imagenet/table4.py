@@ -19,6 +19,7 @@ from oni.recipes.experiments.imagenet.family import (
 )
 from oni.recipes.experiments.imagenet.reading import (
     NOTE,
+    counted_images,
     describe_choice,
     describe_differences,
     find_best,
@@ -26,7 +27,6 @@ from oni.recipes.experiments.imagenet.reading import (
     name_row,
     row_errors,
     style_rows,
-    test_images,
 )
 from oni.recipes.experiments.imagenet.residual import BATCH, CELLS, RELEASED
 from oni.recipes.experiments.imagenet.training import make_demand, make_measure
@@ -101,7 +101,7 @@ def judge_help(kind: str) -> Callable[[Results], Judgement]:
 
     def judge(results: Results) -> Judgement:
         own, other = (row_errors(results, [CELLS[kind, method]]) for method in ("oni", "plain"))
-        return judge_lower(own, other, test_images(results))
+        return judge_lower(own, other, counted_images(results))
 
     return judge
 
@@ -126,8 +126,8 @@ def judge_same(results: Results) -> Judgement:
     text = f"plain {format_errors(plain)}; ONI {format_errors(ours)}"
     if difference < NOTABLE or overlap:
         return True, text
-    images = test_images(results)
-    if difference < sampling_margin(plain, ours, images):
+    images = counted_images(results)
+    if images and difference < sampling_margin(plain, ours, images):
         return None, f"undecided: within two standard errors of {images:,} test images; {text}"
     return False, text
 
@@ -197,4 +197,8 @@ EXPERIMENT = Experiment(
     describe=describe_run,
     cost=estimate_cost,
     demand=make_demand(ROWS, {NETWORK: "one GPU"}),
+    findings="Without BN, ONI bears a learning rate of .1 where the plain network hardly learns, and ends below it "
+    "by more than ten points, and below the networks with BN as well. Those were at the better of two rates: others "
+    "between .01 and .1 were not tried. On the usual ResNet ONI is lower by three points, more than seeds differ and "
+    "less than 1,000 test images tell. The lowest training error is ResNetVar's with ONI, by half a point.",
 )

@@ -18,6 +18,7 @@ from oni.recipes.experiments.imagenet.family import (
 )
 from oni.recipes.experiments.imagenet.reading import (
     NOTE,
+    counted_images,
     describe_choice,
     describe_differences,
     find_best,
@@ -25,7 +26,6 @@ from oni.recipes.experiments.imagenet.reading import (
     name_row,
     row_errors,
     style_rows,
-    test_images,
 )
 from oni.recipes.experiments.imagenet.residual import BATCH, DECAYS, make_cell
 from oni.recipes.experiments.imagenet.table4 import CHOICES
@@ -94,7 +94,7 @@ def judge_help(kind: str) -> Callable[[Results], Judgement]:
         judgements = {}
         for network in networks_of(results):
             own, other = (row_errors(results, [CELLS[kind, method]], network) for method in ("oni", "plain"))
-            judgements[network] = judge_lower(own, other, test_images(results))
+            judgements[network] = judge_lower(own, other, counted_images(results))
         verdicts = [held for held, _ in judgements.values()]
         held = False if False in verdicts else None if None in verdicts else True
         return held, ". ".join(f"{network}: {text}" for network, (_, text) in judgements.items())
