@@ -18,7 +18,7 @@ from oni.recipes.experiments.gan.family import (
     spectral,
 )
 from oni.recipes.experiments.gan.naming import describe_choices, describe_run, make_sweeps
-from oni.recipes.experiments.gan.reading import DISTANCES, format_both, is_closer, make_table, missing
+from oni.recipes.experiments.gan.reading import DISTANCES, are_closer, format_both, make_table, missing
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -38,11 +38,20 @@ ROWS = {"SN": SN, **{f"T = {steps}": player for steps, player in BY_STEPS.items(
 # Claims.
 
 
+def decide(results: Results, closer: list[tuple[Player, Player]], text: str) -> Judgement:
+    """Whether the first of each pair is closer to real images than the second."""
+    held = are_closer(results, closer)
+    return (
+        held,
+        f"undecided: the means are closer, but seeds or samples differ as much; {text}" if held is None else text,
+    )
+
+
 def judge(results: Results, closer: list[tuple[Player, Player]]) -> Judgement:
     """Whether the first of each pair is closer to real images than the second."""
     if reason := missing(results, list(ROWS.values())):
         return None, reason
-    return all(is_closer(results, *pair) for pair in closer), format_both(results, ROWS)
+    return decide(results, closer, format_both(results, ROWS))
 
 
 def bounding_alone_is_worse(results: Results) -> Judgement:
@@ -69,7 +78,7 @@ def slip_makes_more_worse(results: Results) -> Judgement:
     pairs += [(UNNORMALISED[2], UNNORMALISED[steps]) for steps in (3, 4, 5)]
     shown = {f"T = {steps} with it": player for steps, player in UNNORMALISED.items()}
     text = format_both(results, {**shown, **{f"T = {steps} without": BY_STEPS[steps] for steps in range(1, 6)}})
-    return all(is_closer(results, *pair) for pair in pairs), text
+    return decide(results, pairs, text)
 
 
 TWO_SEEDS = {**LONG, "seeds": 2}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from oni.recipes.experiments.experiment import Comparison, Judgement, Quantity, Results, Run
@@ -16,6 +16,7 @@ __all__ = [
     "SCORES",
     "TRAINING_DISTANCE",
     "Column",
+    "are_closer",
     "at_the_end",
     "find_runs",
     "format_both",
@@ -89,12 +90,24 @@ def missing(results: Results, players: Sequence[Player], name: str = "kid") -> s
     return ""
 
 
-def is_closer(results: Results, player: Player, other: Player) -> bool:
-    """Whether all seeds of a player are closer to real images, surely, than all seeds of another; by KID."""
+def is_closer(results: Results, player: Player, other: Player) -> bool | None:
+    """Whether all seeds of a player are closer to real images, surely, than all seeds of another; by KID.
+
+    ``None`` if only their mean is.
+    """
     ours, theirs = find_runs(results, player), find_runs(results, other)
     errors = [error for run in (*ours, *theirs) if (error := run.measured.get("kid_error")) is not None]
     margin = SURE * math.sqrt(2) * max(errors, default=0.0)
-    return max(at_the_end(ours, "kid")) + margin < min(at_the_end(theirs, "kid"))
+    own, others = at_the_end(ours, "kid"), at_the_end(theirs, "kid")
+    if max(own) + margin < min(others):
+        return True
+    return None if statistics.fmean(own) < statistics.fmean(others) else False
+
+
+def are_closer(results: Results, pairs: Iterable[tuple[Player, Player]]) -> bool | None:
+    """Whether the first of every pair is closer than the second; ``None`` if that is not sure of some."""
+    verdicts = [is_closer(results, *pair) for pair in pairs]
+    return False if False in verdicts else None if None in verdicts else True
 
 
 def format_both(results: Results, players: Mapping[str, Player]) -> str:
@@ -131,7 +144,8 @@ def judge_pairs(
         shown = {
             f"{name} {label}": player for name, pair in pairs.items() for label, player in zip(names, pair, strict=True)
         }
-        return len(closer) == len(pairs), f"{text}. {format_both(results, shown)}"
+        held = are_closer(results, [(second, first) for first, second in pairs.values()])
+        return held, f"{text}. {format_both(results, shown)}"
 
     return judge
 
