@@ -6,10 +6,27 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["Options", "Row", "format_options"]
+__all__ = ["COLOURS", "Options", "Row", "format_options"]
 
 Options = Mapping[str, Any]
 """Keys of a configuration, such as ``method_options.steps``, and their values."""
+COLOURS = {
+    "plain": "#666666",
+    "xavier": "#666666",
+    "wn": "#8B5A2B",
+    "orth-init": "#E69F00",
+    "orth-init-sqrt2": "#B8A000",
+    "orth-reg": "#7A5195",
+    "olm-1": "#D55E00",
+    "olm-sqrt2": "#CC79A7",
+    "bn": "#56B4E9",
+    "gn": "#E69F00",
+    "oni": "#0072B2",
+    "oni-searched": "#009E73",
+    "oni-released": "#CC79A7",
+    "gn-released": "#D55E00",
+}
+"""Of the lines in charts, by the name of the row."""
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,6 @@ from oni.recipes.experiments.cifar10.family import (
     name_network,
 )
 from oni.recipes.experiments.cifar10.reading import (
-    COLOURS,
     counted_images,
     describe_differences,
     describe_network,
@@ -28,6 +27,7 @@ from oni.recipes.experiments.cifar10.training import make_measure
 from oni.recipes.experiments.cifar10.vgg import ONI, PRESETS, make_finals
 from oni.recipes.experiments.errors import errors_at, judge_worse_than_best, mean_and_deviation
 from oni.recipes.experiments.experiment import Claim, Comparison, Experiment, Judgement, Quantity, Results, Run
+from oni.recipes.experiments.rows import COLOURS
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -18,7 +18,6 @@ from oni.recipes.experiments.cifar10.family import (
     name_network,
 )
 from oni.recipes.experiments.cifar10.reading import (
-    COLOURS,
     SPEED_COLUMNS,
     SPEED_NOTE,
     describe_network,
@@ -45,7 +44,7 @@ from oni.recipes.experiments.cifar10.table2 import CHOICES, DEEP, batch_sizes_of
 from oni.recipes.experiments.cifar10.training import make_measure
 from oni.recipes.experiments.errors import judge_lower
 from oni.recipes.experiments.experiment import Claim, Comparison, Experiment, Judgement, Quantity, Results
-from oni.recipes.experiments.rows import Row
+from oni.recipes.experiments.rows import COLOURS, Row
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

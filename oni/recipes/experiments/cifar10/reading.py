@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from oni.recipes.experiments.cifar10.family import LONG, TEST_IMAGES, Final, Trial, name_network
 from oni.recipes.experiments.errors import errors_at, mean_and_deviation, mean_error
 from oni.recipes.experiments.experiment import Judgement, Quantity, Results
-from oni.recipes.experiments.rows import Row, format_options
+from oni.recipes.experiments.rows import COLOURS, Row, format_options
 from oni.recipes.experiments.texts import format_override
 
 if TYPE_CHECKING:
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from oni.recipes.charts.curves import Styles
 
 __all__ = [
-    "COLOURS",
     "COLUMNS",
     "NOTE",
     "SPEED_COLUMNS",
@@ -48,23 +47,6 @@ SPEED_NOTE = (
     "Training errors in percent, means over seeds ± their standard deviation: over all epochs, after the first, half "
     "and all of them. The paper draws this and prints no numbers."
 )
-COLOURS = {
-    "plain": "#666666",
-    "xavier": "#666666",
-    "wn": "#8B5A2B",
-    "orth-init": "#E69F00",
-    "orth-init-sqrt2": "#B8A000",
-    "orth-reg": "#7A5195",
-    "olm-1": "#D55E00",
-    "olm-sqrt2": "#CC79A7",
-    "bn": "#56B4E9",
-    "gn": "#E69F00",
-    "oni": "#0072B2",
-    "oni-searched": "#009E73",
-    "oni-released": "#CC79A7",
-    "gn-released": "#D55E00",
-}
-"""Of the lines, by row."""
 
 
 def final_runs(results: Results) -> Results:

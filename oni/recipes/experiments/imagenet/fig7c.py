@@ -17,7 +17,6 @@ from oni.recipes.experiments.imagenet.family import (
     make_runs,
 )
 from oni.recipes.experiments.imagenet.reading import (
-    COLOURS,
     counted_images,
     describe_choice,
     describe_differences,
@@ -26,6 +25,7 @@ from oni.recipes.experiments.imagenet.reading import (
 from oni.recipes.experiments.imagenet.residual import BATCH, CELLS, STEPS
 from oni.recipes.experiments.imagenet.table4 import CHOICES, RATES, SMALL, TINY
 from oni.recipes.experiments.imagenet.training import make_demand, make_measure
+from oni.recipes.experiments.rows import COLOURS
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -119,7 +119,7 @@ def charts(results: Results) -> list[Chart]:
     from oni.recipes.charts.curves import sweep_chart
 
     sweep = [(steps, runs) for steps in VARIED if (runs := find_steps(results, steps))]
-    return [sweep_chart("ResNet-18 without BN: error at the end", "steps T", sweep, COLOURS[1])]
+    return [sweep_chart("ResNet-18 without BN: error at the end", "steps T", sweep, COLOURS["oni"])]
 
 
 def draw(results: Results) -> Figure:

@@ -10,13 +10,12 @@ from oni.recipes.charts.record import percent
 from oni.recipes.experiments.errors import errors_at, mean_and_deviation
 from oni.recipes.experiments.experiment import Quantity, Results
 from oni.recipes.experiments.imagenet.family import IMAGES, TEST_IMAGES, Training
-from oni.recipes.experiments.rows import Row, format_options
+from oni.recipes.experiments.rows import COLOURS, Row, format_options
 
 if TYPE_CHECKING:
     from oni.recipes.charts.curves import Styles
 
 __all__ = [
-    "COLOURS",
     "NOTE",
     "counted_images",
     "describe_choice",
@@ -35,7 +34,7 @@ NOTE = (
     "Errors in percent, means over seeds ± their standard deviation. Lowest: of the epoch with the lowest test error, "
     "which the released code reports, so the paper's numbers stand beside it; last: of the last epoch."
 )
-COLOURS = ("#666666", "#0072B2", "#E69F00", "#D55E00", "#CC79A7", "#009E73", "#56B4E9", "#8B5A2B", "#7A5195")
+MORE_COLOURS = ("#666666", "#0072B2", "#E69F00", "#D55E00", "#CC79A7", "#009E73", "#56B4E9", "#8B5A2B", "#7A5195")
 
 
 def find_best(results: Results, row: str, network: str | None = None) -> Results:
@@ -113,7 +112,7 @@ def describe_differences(results: Results) -> str:
 def style_rows(results: Results, rows: Mapping[str, Row], network: str | None = None) -> Styles:
     """Colour and runs of each row that has some, by the name in the legend."""
     styles = {
-        name: (colour, find_best(results, row.name, network))
-        for colour, (name, row) in zip(COLOURS, rows.items(), strict=False)
+        name: (COLOURS.get(row.name, colour), find_best(results, row.name, network))
+        for colour, (name, row) in zip(MORE_COLOURS, rows.items(), strict=False)
     }
     return {name: (colour, runs) for name, (colour, runs) in styles.items() if runs}
