@@ -161,7 +161,8 @@ CLAIMS = (
         "table3", "Also in short training on few classes: ONI has the lowest top-1 error",
         "ONI 26.31, OrthReg 27.22, WN 27.33, plain 27.47 %",
         "20 classes, an eighth of the width, 1,170 steps: ONI {ONI | last, top-1}, WN {WN | last, top-1}, plain "
-        "{plain | last, top-1}, OrthReg {OrthReg | last, top-1}; batch norm {batch norm (not in the paper) | last, top-1} %",
+        "{plain | last, top-1}, OrthReg {OrthReg | last, top-1}; batch norm "
+        "{batch norm (not in the paper) | last, top-1} %",
         "VGG-16 on ImageNet: ONI has the lowest top-1 error of five methods, also in short training",
     ),
     Headline(
