@@ -68,7 +68,7 @@ def judge_lower(
 
     >>> judge_lower({"ONI": [1.0, 2.0]}, {"plain": [3.0]})
     (True, 'ONI 1.00 % and 2.00 %; plain 3.00 %')
-    >>> judge_lower({"ONI": [1.0, 2.0]}, {"plain": [3.0]}, images=1000)[0] is None
+    >>> judge_lower({"ONI": [1.0, 2.0]}, {"plain": [3.0]}, images=100)[0] is None
     True
     """
     missing = [name for name, errors in {**own, **others}.items() if not errors]
