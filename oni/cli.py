@@ -200,7 +200,9 @@ def reproduce(
         inception=(inception, inception_sha256),
         classifier=classifier,
     )
-    request = Request(id, preset, out, seed, seeds, only, dry_run, finished, plain, json, table)
+    request = Request(
+        id, preset, out, seed, seeds, only=only, dry_run=dry_run, finished=finished, plain=plain, json=json, table=table
+    )
     with torch_threads(threads):
         run(request, setting)
 

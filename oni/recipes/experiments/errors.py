@@ -13,6 +13,7 @@ __all__ = [
     "errors_at",
     "format_errors",
     "is_below",
+    "judge_as_good_as_best",
     "judge_lower",
     "judge_worse_than_best",
     "mean_and_deviation",
@@ -92,21 +93,38 @@ def is_beyond_sampling(lower: Sequence[float], higher: Sequence[float], images: 
 
 
 def judge_worse_than_best(errors: Mapping[int, Sequence[float]], steps: int, images: int | None) -> Judgement:
-    """Held if so many steps have a larger test error than the best number, in all seeds and beyond sampling.
+    """Whether so many steps have a larger test error than the best number of steps, by `judge_lower`.
+
+    >>> judge_worse_than_best({1: [20.0], 2: [10.0], 3: [10.5]}, 1, images=10_000)
+    (True, 'best with 2 steps; T = 1 20.00 %, T = 2 10.00 %, T = 3 10.50 %')
+    >>> judge_worse_than_best({1: [20.0], 2: [10.0], 3: [10.5]}, 3, images=10_000)[0] is None
+    True
 
     Args:
         errors: of the seeds, by number of steps; none where nothing was measured.
         steps: the number that is judged.
         images: how many were tested on, if the `sampling_margin` is to count.
     """
+    worse, text = compare_with_best(errors, steps, images)
+    if worse is None and all(errors.values()):
+        return None, f"undecided: {steps} steps have more, but not surely; {text}"
+    return worse, text
+
+
+def judge_as_good_as_best(errors: Mapping[int, Sequence[float]], steps: int, images: int | None) -> Judgement:
+    """Held unless so many steps surely have a larger test error than the best number of steps."""
+    worse, text = compare_with_best(errors, steps, images)
+    return (not worse if all(errors.values()) else None), text
+
+
+def compare_with_best(errors: Mapping[int, Sequence[float]], steps: int, images: int | None) -> Judgement:
+    """The verdict of `judge_lower` on the best number of steps beside another, and the errors of all."""
     if missing := [str(number) for number, values in errors.items() if not values]:
         return None, f"not yet measured: {', '.join(missing)} steps"
     best = min(errors, key=lambda number: statistics.fmean(errors[number]))
-    text = f"best with {best} steps; " + ", ".join(
-        f"T = {key} {format_errors(values)}" for key, values in errors.items()
-    )
-    worse = is_below(errors[best], errors[steps])
-    return worse and (images is None or is_beyond_sampling(errors[best], errors[steps], images)), text
+    worse, _ = judge_lower({"best": errors[best]}, {"judged": errors[steps]}, images)
+    listed = ", ".join(f"T = {number} {format_errors(values)}" for number, values in errors.items())
+    return worse, f"best with {best} steps; {listed}"
 
 
 def format_errors(values: Sequence[float]) -> str:

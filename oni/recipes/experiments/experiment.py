@@ -29,6 +29,8 @@ __all__ = [
     "Quantity",
     "Results",
     "Run",
+    "all_hold",
+    "join_judgements",
     "read_parameters",
     "round_numbers",
 ]
@@ -37,6 +39,26 @@ HELD, NOT_HELD, NOT_TESTED = "held", "not held", "not tested"
 DIGITS = 6
 Judgement = tuple[bool | None, str]
 """Whether a claim held (``None``: the numbers do not decide it), and the numbers that say so."""
+
+
+def all_hold(verdicts: Iterable[bool | None]) -> bool | None:
+    """Whether all hold: not if one does not, and undecided if one is.
+
+    >>> all_hold([True, None]), all_hold([True, None, False])
+    (None, False)
+    """
+    verdicts = list(verdicts)
+    return False if False in verdicts else None if None in verdicts else True
+
+
+def join_judgements(judgements: Mapping[str, Judgement]) -> Judgement:
+    """One judgement of several, by name: held if all are.
+
+    >>> join_judgements({"a": (True, "1 < 2"), "b": (False, "3 > 2")})
+    (False, 'a: 1 < 2. b: 3 > 2')
+    """
+    text = ". ".join(f"{name}: {text}" for name, (_, text) in judgements.items())
+    return all_hold(held for held, _ in judgements.values()), text
 
 
 @dataclass(frozen=True)

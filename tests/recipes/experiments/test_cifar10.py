@@ -274,7 +274,7 @@ def test_fig7b_claims():
     assert [verdict for text, verdict in flat.items()][3:] == ["not held", "not held", "held"]
     # All seeds of one number of steps above those of another, but by less than 10,000 test images tell.
     slight = verdicts("fig7b", lambda run: (50, 40 + (0.2 if run.options.get("method_options.steps") == 7 else 0)))
-    assert [verdict for text, verdict in slight.items()][3:] == ["not held", "not held", "held"]
+    assert [verdict for text, verdict in slight.items()][3:] == ["not held", "not tested", "held"]
 
 
 def test_speed_claims():

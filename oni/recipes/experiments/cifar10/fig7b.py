@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from oni.recipes.experiments.cifar10.family import (
@@ -25,7 +24,7 @@ from oni.recipes.experiments.cifar10.reading import (
 from oni.recipes.experiments.cifar10.table1 import CHOICES
 from oni.recipes.experiments.cifar10.training import make_measure
 from oni.recipes.experiments.cifar10.vgg import ONI, PRESETS, make_finals
-from oni.recipes.experiments.errors import errors_at, judge_worse_than_best, mean_and_deviation
+from oni.recipes.experiments.errors import errors_at, judge_as_good_as_best, judge_worse_than_best, mean_and_deviation
 from oni.recipes.experiments.experiment import Claim, Comparison, Experiment, Judgement, Quantity, Results, Run
 from oni.recipes.experiments.rows import COLOURS
 
@@ -98,28 +97,30 @@ def table(results: Results) -> Comparison:
 # Claims.
 
 
-def judge_worse(steps: int) -> Callable[[Results], Judgement]:
-    """Whether so many steps are worse than the best number."""
-
-    def judge(results: Results) -> Judgement:
-        errors = {number: errors_at(find_steps(results, number), "test") for number in STEPS}
-        return judge_worse_than_best(errors, steps, counted_images(results))
-
-    return judge
+def errors_by_steps(results: Results) -> dict[int, list[float]]:
+    """The test errors of all seeds, by number of steps."""
+    return {number: errors_at(find_steps(results, number), "test") for number in STEPS}
 
 
-def judge_best(results: Results) -> Judgement:
-    worse, text = judge_worse(DEFAULT)(results)
-    return None if worse is None else not worse, text
+def too_few_hurt(results: Results) -> Judgement:
+    return judge_worse_than_best(errors_by_steps(results), min(STEPS), counted_images(results))
+
+
+def too_many_hurt(results: Results) -> Judgement:
+    return judge_worse_than_best(errors_by_steps(results), max(STEPS), counted_images(results))
+
+
+def five_are_best(results: Results) -> Judgement:
+    return judge_as_good_as_best(errors_by_steps(results), DEFAULT, counted_images(results))
 
 
 CLAIMS = [
     Claim(words.format(text), judge, needs, final_runs)
     for words, needs in (("In full training, {}", LONG), ("Also in short training, {}", SHORT))
     for text, judge in (
-        ("too few steps make it worse", judge_worse(min(STEPS))),
-        ("too many steps make it worse", judge_worse(max(STEPS))),
-        ("5 steps are as good as the best", judge_best),
+        ("too few steps make it worse", too_few_hurt),
+        ("too many steps make it worse", too_many_hurt),
+        ("5 steps are as good as the best", five_are_best),
     )
 ]
 

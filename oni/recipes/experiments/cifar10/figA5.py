@@ -112,18 +112,15 @@ def charts(results: Results) -> list[Chart]:
         drawn += error_charts(f"{name_network(network)}: {{part}} error", styles, log=False)
     beginnings = find_beginnings(results)
     if beginnings:
-        styles = {
-            f"{row.title}, {rate:g}": (COLOURS[row.name], runs)
-            for row in EVERY_ROW
-            for rate in (RATE, SMALL_RATE)
-            if (runs := beginnings.where(row=row.name, learning_rate=rate))
-        }
+        styles, dashes = {}, {}
+        for row in EVERY_ROW:
+            for rate, dash in ((RATE, "solid"), (SMALL_RATE, "dash")):
+                if runs := beginnings.where(row=row.name, learning_rate=rate):
+                    name = f"{row.title}, {rate:g}"
+                    styles[name], dashes[name] = (COLOURS[row.name], runs), dash
         title = f"{name_network(beginnings[0].parameters.network)}, first steps: training error"
         chart = error_chart(title, styles, ["train"])
-        lines = [
-            replace(line, dash="dash" if line.name.endswith(f", {SMALL_RATE:g}") else "solid") for line in chart.series
-        ]
-        drawn.append(replace(chart, series=lines))
+        drawn.append(replace(chart, series=[replace(line, dash=dashes[line.name]) for line in chart.series]))
     return [chart for chart in drawn if chart.series]
 
 

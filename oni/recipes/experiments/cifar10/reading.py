@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from oni.recipes.experiments.cifar10.family import LONG, TEST_IMAGES, Final, Trial, name_network
 from oni.recipes.experiments.errors import errors_at, mean_and_deviation, mean_error
-from oni.recipes.experiments.experiment import Judgement, Quantity, Results
+from oni.recipes.experiments.experiment import Judgement, Quantity, Results, join_judgements
 from oni.recipes.experiments.rows import COLOURS, Row, format_options
 from oni.recipes.experiments.texts import format_override
 
@@ -106,10 +106,7 @@ def judge_all(judge: Callable[[Results, str], Judgement]) -> Callable[[Results],
     """Held if a claim holds on every network; not held if it fails on one."""
 
     def judge_networks(results: Results) -> Judgement:
-        judgements = {network: judge(results, network) for network in networks_of(results)}
-        verdicts = [held for held, _ in judgements.values()]
-        held = False if False in verdicts else None if None in verdicts else True
-        return held, ". ".join(f"{name_network(name)}: {text}" for name, (_, text) in judgements.items())
+        return join_judgements({name_network(name): judge(results, name) for name in networks_of(results)})
 
     return judge_networks
 

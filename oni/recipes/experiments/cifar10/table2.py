@@ -46,7 +46,15 @@ from oni.recipes.experiments.cifar10.residual import (
 )
 from oni.recipes.experiments.cifar10.training import make_measure
 from oni.recipes.experiments.errors import errors_at, format_errors, judge_lower, mean_and_deviation
-from oni.recipes.experiments.experiment import Claim, Comparison, Experiment, Judgement, Quantity, Results
+from oni.recipes.experiments.experiment import (
+    Claim,
+    Comparison,
+    Experiment,
+    Judgement,
+    Quantity,
+    Results,
+    join_judgements,
+)
 from oni.recipes.experiments.rows import Row
 
 if TYPE_CHECKING:
@@ -163,15 +171,13 @@ def judge_change(row: Row, *, changes: bool) -> Callable[[Results], Judgement]:
 
 
 def judge_xavier(results: Results) -> Judgement:
-    judgements = []
+    judgements = {}
     (network,) = networks_of(results)
     for batch_size in batch_sizes_of(results):
         others = row_errors(results, [row for row in ROWS if row is not XAVIER], network, batch_size)
-        held, text = judge_lower(others, row_errors(results, [XAVIER], network, batch_size), counted_images(results))
-        judgements.append((held, f"batches of {batch_size}: {text}"))
-    verdicts = [held for held, _ in judgements]
-    held = False if False in verdicts else None if None in verdicts else True
-    return held, ". ".join(text for _, text in judgements)
+        xavier = row_errors(results, [XAVIER], network, batch_size)
+        judgements[f"batches of {batch_size}"] = judge_lower(others, xavier, counted_images(results))
+    return join_judgements(judgements)
 
 
 def at_large_rate(row: Row) -> Callable[[Results], Results]:

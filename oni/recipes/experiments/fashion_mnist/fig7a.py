@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oni.recipes.experiments.errors import errors_at, judge_worse_than_best, mean_error
+from oni.recipes.experiments.errors import errors_at, judge_as_good_as_best, judge_worse_than_best, mean_error
 from oni.recipes.experiments.experiment import Claim, Experiment, Judgement, Results
 from oni.recipes.experiments.fashion_mnist.family import (
     LONG,
@@ -46,22 +46,25 @@ def means_by_steps(results: Results, part: str) -> dict[int, float]:
     return {steps: mean_error(find_runs(results, network), part) for steps, network in BY_STEPS.items()}
 
 
-def is_worse_than_best(results: Results, steps: int) -> Judgement:
-    errors = {number: errors_at(find_runs(results, network), "test") for number, network in BY_STEPS.items()}
-    return judge_worse_than_best(errors, steps, TEST_IMAGES[results[0].parameters.data])
+def errors_by_steps(results: Results) -> dict[int, list[float]]:
+    """The test errors of all seeds, by number of steps."""
+    return {steps: errors_at(find_runs(results, network), "test") for steps, network in BY_STEPS.items()}
+
+
+def count_test_images(results: Results) -> int:
+    return TEST_IMAGES[results[0].parameters.data]
 
 
 def too_few_hurt(results: Results) -> Judgement:
-    return is_worse_than_best(results, 1)
+    return judge_worse_than_best(errors_by_steps(results), 1, count_test_images(results))
 
 
 def too_many_hurt(results: Results) -> Judgement:
-    return is_worse_than_best(results, 7)
+    return judge_worse_than_best(errors_by_steps(results), 7, count_test_images(results))
 
 
-def five_is_best(results: Results) -> Judgement:
-    worse, text = is_worse_than_best(results, 5)
-    return None if worse is None else not worse, text
+def five_are_best(results: Results) -> Judgement:
+    return judge_as_good_as_best(errors_by_steps(results), 5, count_test_images(results))
 
 
 def nearly_equal(results: Results) -> Judgement:
@@ -78,7 +81,7 @@ TWO_SEEDS = {**LONG, "seeds": 2}
 CLAIMS = [
     Claim("Too few steps make it worse", too_few_hurt, TWO_SEEDS),
     Claim("Too many steps make it worse", too_many_hurt, TWO_SEEDS),
-    Claim("5 steps are as good as the best", five_is_best, TWO_SEEDS),
+    Claim("5 steps are as good as the best", five_are_best, TWO_SEEDS),
     Claim("5 to 7 steps are nearly equal", nearly_equal, LONG),
 ]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from oni.recipes.experiments.experiment import Claim, Experiment, Judgement, Results
@@ -38,20 +39,16 @@ ROWS = {"SN": SN, **{f"T = {steps}": player for steps, player in BY_STEPS.items(
 # Claims.
 
 
-def decide(results: Results, closer: list[tuple[Player, Player]], text: str) -> Judgement:
-    """Whether the first of each pair is closer to real images than the second."""
-    held = are_closer(results, closer)
-    return (
-        held,
-        f"undecided: the means are closer, but seeds or samples differ as much; {text}" if held is None else text,
-    )
-
-
-def judge(results: Results, closer: list[tuple[Player, Player]]) -> Judgement:
-    """Whether the first of each pair is closer to real images than the second."""
-    if reason := missing(results, list(ROWS.values())):
+def judge(
+    results: Results, closer: list[tuple[Player, Player]], shown: Mapping[str, Player] | None = None
+) -> Judgement:
+    """Whether the first of each pair is closer to real images than the second; all that are shown must be measured."""
+    shown = shown or ROWS
+    if reason := missing(results, list(shown.values())):
         return None, reason
-    return decide(results, closer, format_both(results, ROWS))
+    held = are_closer(results, closer)
+    doubt = "undecided: the means are closer, but seeds or samples differ as much; " if held is None else ""
+    return held, doubt + format_both(results, shown)
 
 
 def bounding_alone_is_worse(results: Results) -> Judgement:
@@ -72,13 +69,11 @@ def more_are_worse(results: Results) -> Judgement:
 
 def slip_makes_more_worse(results: Results) -> Judgement:
     """Whether each T above 2 is farther with the slip than without, and farther than T = 2 with it."""
-    if reason := missing(results, [*BY_STEPS.values(), *UNNORMALISED.values()]):
-        return None, reason
     pairs = [(BY_STEPS[steps], UNNORMALISED[steps]) for steps in (3, 4, 5)]
     pairs += [(UNNORMALISED[2], UNNORMALISED[steps]) for steps in (3, 4, 5)]
     shown = {f"T = {steps} with it": player for steps, player in UNNORMALISED.items()}
-    text = format_both(results, {**shown, **{f"T = {steps} without": BY_STEPS[steps] for steps in range(1, 6)}})
-    return decide(results, pairs, text)
+    shown |= {f"T = {steps} without": BY_STEPS[steps] for steps in UNNORMALISED}
+    return judge(results, pairs, shown)
 
 
 TWO_SEEDS = {**LONG, "seeds": 2}

@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from oni.recipes.experiments.experiment import Comparison, Judgement, Quantity, Results, Run
+from oni.recipes.experiments.experiment import Comparison, Judgement, Quantity, Results, Run, all_hold
 from oni.recipes.experiments.gan.family import Player
 from oni.recipes.experiments.gan.naming import NETWORKS, name_player
 
@@ -106,8 +106,7 @@ def is_closer(results: Results, player: Player, other: Player) -> bool | None:
 
 def are_closer(results: Results, pairs: Iterable[tuple[Player, Player]]) -> bool | None:
     """Whether the first of every pair is closer than the second; ``None`` if that is not sure of some."""
-    verdicts = [is_closer(results, *pair) for pair in pairs]
-    return False if False in verdicts else None if None in verdicts else True
+    return all_hold(is_closer(results, *pair) for pair in pairs)
 
 
 def format_both(results: Results, players: Mapping[str, Player]) -> str:

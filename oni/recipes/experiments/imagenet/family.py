@@ -14,6 +14,7 @@ from oni.names import unknown_name
 from oni.recipes.experiments.rows import Options, Row, format_options
 
 __all__ = [
+    "AGAIN",
     "CLASSES",
     "IMAGES",
     "LONG",
@@ -28,6 +29,8 @@ __all__ = [
 ]
 
 IMAGES = {"imagenet": 1_281_167, "tiny-imagenet-20": 5000, "generated-folder": 80}
+AGAIN = "Also in short training on few classes: "
+"""How claims begin that are judged on less than all of ImageNet."""
 TEST_IMAGES = {"imagenet": 50_000, "tiny-imagenet-20": 1000, "generated-folder": 32}
 CLASSES = {"imagenet": 1000, "tiny-imagenet-20": 20, "generated-folder": 8}
 LONG = {"steps": 100_000}

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from oni.recipes.experiments.errors import errors_at, judge_worse_than_best, mean_and_deviation
+from oni.recipes.experiments.errors import errors_at, judge_as_good_as_best, judge_worse_than_best, mean_and_deviation
 from oni.recipes.experiments.experiment import Claim, Comparison, Experiment, Judgement, Quantity, Results, Run
 from oni.recipes.experiments.imagenet.family import (
+    AGAIN,
     LONG,
     PRESETS,
     SHORT,
@@ -83,25 +84,23 @@ def table(results: Results) -> Comparison:
 # Claims.
 
 
-def is_worse_than_best(results: Results, steps: int) -> Judgement:
-    errors = {number: errors_at(find_steps(results, number), "test") for number in VARIED}
-    return judge_worse_than_best(errors, steps, counted_images(results))
+def errors_by_steps(results: Results) -> dict[int, list[float]]:
+    """The test errors of all seeds, by number of steps."""
+    return {number: errors_at(find_steps(results, number), "test") for number in VARIED}
 
 
 def too_few_hurt(results: Results) -> Judgement:
-    return is_worse_than_best(results, VARIED[0])
+    return judge_worse_than_best(errors_by_steps(results), VARIED[0], counted_images(results))
 
 
 def too_many_hurt(results: Results) -> Judgement:
-    return is_worse_than_best(results, VARIED[-1])
+    return judge_worse_than_best(errors_by_steps(results), VARIED[-1], counted_images(results))
 
 
 def two_are_best(results: Results) -> Judgement:
-    worse, text = is_worse_than_best(results, STEPS)
-    return None if worse is None else not worse, text
+    return judge_as_good_as_best(errors_by_steps(results), STEPS, counted_images(results))
 
 
-AGAIN = "Also in short training on few classes: "
 CLAIMS = [
     Claim("Too few steps make it worse", too_few_hurt, LONG),
     Claim("Too many steps make it worse", too_many_hurt, LONG),

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from oni.recipes.experiments.errors import judge_lower
 from oni.recipes.experiments.experiment import Claim, Comparison, Experiment, Judgement, Quantity, Results
 from oni.recipes.experiments.imagenet.family import (
+    AGAIN,
     LONG,
     PRESETS,
     SHORT,
@@ -154,9 +155,9 @@ def judge_rate(results: Results) -> Judgement:
 CLAIMS = [
     Claim("ONI has the lowest top-1 error", judge_best, LONG),
     Claim("ONI has the lowest top-5 error", judge_top5, LONG),
-    Claim("Also in short training on few classes: ONI has the lowest top-1 error", judge_best, SHORT),
-    Claim("Also in short training on few classes: ONI has the lowest top-5 error", judge_top5, SHORT),
-    Claim("Also in short training on few classes: only ONI trains at a rate of 0.1", judge_rate, {"trial_epochs": 5}),
+    Claim(AGAIN + "ONI has the lowest top-1 error", judge_best, SHORT),
+    Claim(AGAIN + "ONI has the lowest top-5 error", judge_top5, SHORT),
+    Claim(AGAIN + "only ONI trains at a rate of 0.1", judge_rate, {"trial_epochs": 5}),
     Claim(
         "ONI has a lower top-1 error than OrthInit x sqrt 2 and batch normalisation (not a claim of the paper)",
         judge_practice,

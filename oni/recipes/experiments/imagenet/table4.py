@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from oni.recipes.experiments.errors import errors_at, format_errors, judge_lower, mean_and_deviation, sampling_margin
 from oni.recipes.experiments.experiment import Claim, Comparison, Experiment, Judgement, Quantity, Results
 from oni.recipes.experiments.imagenet.family import (
+    AGAIN,
     LONG,
     PRESETS,
     SHORT,
@@ -132,7 +133,6 @@ def judge_same(results: Results) -> Judgement:
     return False, text
 
 
-AGAIN = "Also in short training on few classes: "
 CLAIMS = [
     Claim("Without BN, ONI lowers the test error", judge_help("none"), LONG),
     Claim("On ResNetVar, ONI lowers the test error", judge_help("var"), LONG),

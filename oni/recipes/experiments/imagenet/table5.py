@@ -5,8 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from oni.recipes.experiments.errors import judge_lower
-from oni.recipes.experiments.experiment import Claim, Comparison, Experiment, Judgement, Quantity, Results
+from oni.recipes.experiments.experiment import (
+    Claim,
+    Comparison,
+    Experiment,
+    Judgement,
+    Quantity,
+    Results,
+    join_judgements,
+)
 from oni.recipes.experiments.imagenet.family import (
+    AGAIN,
     LONG,
     PRESETS,
     SHORT,
@@ -95,14 +104,11 @@ def judge_help(kind: str) -> Callable[[Results], Judgement]:
         for network in networks_of(results):
             own, other = (row_errors(results, [CELLS[kind, method]], network) for method in ("oni", "plain"))
             judgements[network] = judge_lower(own, other, counted_images(results))
-        verdicts = [held for held, _ in judgements.values()]
-        held = False if False in verdicts else None if None in verdicts else True
-        return held, ". ".join(f"{network}: {text}" for network, (_, text) in judgements.items())
+        return join_judgements(judgements)
 
     return judge
 
 
-AGAIN = "Also in short training on few classes: "
 CLAIMS = [
     Claim("On ResNet, ONI lowers the test error at both depths", judge_help("bn"), LONG),
     Claim("On ResNetVar, ONI lowers the test error at both depths", judge_help("var"), LONG),
