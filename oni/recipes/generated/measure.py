@@ -30,8 +30,6 @@ FILE = "distances.json"
 """In a run's folder: every measurement of its generator."""
 FEATURES = "features"
 """The folder of real images' features, beside the runs."""
-BATCH = 50
-"""Images at once."""
 NAMES = {
     "inception": {"frechet": "fid", "kernel": "kid", "kernel_error": "kid_error", "score": "inception_score"},
     "classifier": {
@@ -175,10 +173,10 @@ def read_bytes(dataset: Dataset, chosen: Tensor) -> Tensor:
 def extract_all(extractor: Extractor, images: Tensor, what: str, watch: Watch | None) -> tuple[Tensor, Tensor | None]:
     """Features and class scores of all images, in batches."""
     pieces = []
-    for start in range(0, len(images), BATCH):
-        pieces.append(extractor.extract(images[start : start + BATCH]))
+    for start in range(0, len(images), extractor.batch):
+        pieces.append(extractor.extract(images[start : start + extractor.batch]))
         if watch:
-            watch(what, min(start + BATCH, len(images)), len(images))
+            watch(what, min(start + extractor.batch, len(images)), len(images))
     features = torch.cat([features for features, _ in pieces])
     logits = [scores for _, scores in pieces if scores is not None]
     return features, torch.cat(logits) if logits else None

@@ -23,6 +23,8 @@ KNOWN = {
 """Inception files that are known to be what they say, by their digest."""
 LARGEST = 1 << 30
 INCEPTION_SIZE = 299
+CPU_BATCH = 5
+"""Images at once on a CPU: what the first layers make of 50 leaves its caches, which takes a third longer."""
 PREPARATION = f"resized to {INCEPTION_SIZE} x {INCEPTION_SIZE}, bilinear as TensorFlow 1 did it"
 
 
@@ -39,6 +41,8 @@ class Extractor:
     """What is done to images first."""
     module: nn.Module
     """From bytes (n, channels, height, width) to features, or to features and the scores of classes."""
+    batch: int = 50
+    """Images at once."""
 
     @torch.no_grad()
     def extract(self, images: Tensor) -> tuple[Tensor, Tensor | None]:
@@ -78,7 +82,8 @@ def load_inception(path: Path, sha256: str | None = None, device: str = "cpu") -
         warnings.simplefilter("ignore", DeprecationWarning)
         network = torch.jit.freeze(torch.jit.load(io.BytesIO(content), map_location=device).eval())
     label = KNOWN.get(digest, f"weights {digest[:8]}")
-    return Extractor("inception", label, digest, PREPARATION, Inception(network, device))
+    batch = {"batch": CPU_BATCH} if torch.device(device).type == "cpu" else {}
+    return Extractor("inception", label, digest, PREPARATION, Inception(network, device), **batch)
 
 
 class Inception(nn.Module):
