@@ -87,12 +87,10 @@ def peers(results: Path) -> str:
     model = find_case(read_bench(results, "models"), NETWORK)
     rows = []
     for peer in PEERS:
-        times = [
-            contender["milliseconds"]["median"]
-            for contender in (find_contender(matrix, name) for name in peer.matrix)
-            if contender is not None and contender["milliseconds"] is not None
-        ]
-        weight = f"{show(min(times))} ms" if times else "not measured"
+        contenders = [contender for name in peer.matrix if (contender := find_contender(matrix, name)) is not None]
+        times = [contender["milliseconds"]["median"] for contender in contenders if contender["milliseconds"]]
+        notes = [contender["note"] for contender in contenders]
+        weight = f"{show(min(times))} ms" if times else "; ".join(notes) or "not measured"
         step = (training_cost(model, peer.model) if peer.model else "") or "not measured"
         rows.append([peer.name, peer.does, peer.does_not, weight, step])
     columns = ["", "does", "does not", "one weight, 256 x 2304", "GAN step"]

@@ -11,9 +11,12 @@ import torch
 from torch import Tensor, nn
 
 from oni.diagnostics import cost
+from oni.diagnostics.cost import LayerCost
 from oni.recipes.experiments.experiment import Comparison
+from oni.recipes.experiments.gan.family import ADAM
 from oni.recipes.experiments.registry import MODULES, load_experiment
 from oni.recipes.experiments.table_formats import format_markdown
+from oni.recipes.networks.gan import GAN, LATENT
 from oni.recipes.networks.registry import NETWORKS
 from website.bench import show
 
@@ -48,6 +51,8 @@ ROWS = (
     Row("ResNet-18", "resnet18", (3, 224, 224), IMAGENET, 100, 256, 2),
     Row("ResNet-50", "resnet50", (3, 224, 224), IMAGENET, 100, 256, 2),
     Row("ResNet-101", "resnet101", (3, 224, 224), IMAGENET, 100, 256, 2),
+    Row("DCGAN", "dcgan", (LATENT,), CIFAR, 200, 64, 2),
+    Row("ResNet GAN", "resnet-gan", (LATENT,), CIFAR, 200, 64, 3),
 )
 
 
@@ -57,26 +62,44 @@ def networks(results: Path) -> str:
     for row in ROWS:
         with torch.device("meta"):
             model = NETWORKS[row.network](**row.options).eval()
-        layers = cost(model, row.size, row.batch, row.steps)
-        plain = 3 * sum(layer.layer_itself for layer in layers)
-        # As in the paper: every convolution, or every hidden layer of a perceptron.
-        changed = layers[:-1] if row.network == "mlp" else [layer for layer in layers if layer.kind == "Conv2d"]
-        ours = sum(layer.oni + layer.oni_backward for layer in changed)
+        plain, ours = count_work(model, cost(model, row.size, row.batch, row.steps))
         batches = row.images * row.epochs / row.batch
-        hours = [2 * work * batches / RATE / 3600 for work in (plain, plain + ours)]
+        hours = 2 * plain * batches / RATE / 3600
         parameters = sum(parameter.numel() for parameter in model.parameters())
         rows.append(
             [
                 row.title,
                 show(parameters / 1e6) + " M",
                 f"{row.epochs} x {row.images:,} / {row.batch}",
-                f"{show(hours[0])} h",
+                f"{show(hours)} h",
                 f"+ {ours / plain:.1%}",
                 f"{show((16 * parameters + 8 * row.batch * count_outputs(model, row.size)) / 2**30)} GiB",
             ]
         )
     columns = ["network", "parameters", "epochs x images / batch", "one run, plain", "ONI adds", "memory"]
     return format_markdown(Comparison(columns, rows, note=" ")).rstrip()
+
+
+def count_work(model: nn.Module, layers: list[LayerCost]) -> tuple[int, int]:
+    """Multiply-adds of one batch, forward and backward: of the layers, and of orthogonalising those the paper does."""
+    if isinstance(model, GAN):
+        return count_gan_work(layers)
+    # Every convolution, or every hidden layer of a perceptron.
+    changed = [layer for layer in layers if layer.kind == "Conv2d"] or layers[:-1]
+    return 3 * sum(layer.layer_itself for layer in layers), sum(layer.oni + layer.oni_backward for layer in changed)
+
+
+def count_gan_work(layers: list[LayerCost]) -> tuple[int, int]:
+    """The same for one update of the generator and those of the discriminator before it."""
+    judge = [layer for layer in layers if layer.layer.startswith("discriminator")]
+    judging = sum(layer.layer_itself for layer in judge)
+    generating = sum(layer.layer_itself for layer in layers) - judging
+    # The discriminator learns from a batch of real and one of generated images; what it passes on to the generator has
+    # no gradient of its weights.
+    plain = ADAM.n_dis * (generating + 3 * 2 * judging) + 3 * generating + 2 * judging
+    changed = [layer for layer in judge if layer.kind == "Conv2d"]
+    forward, backward = sum(layer.oni for layer in changed), sum(layer.oni_backward for layer in changed)
+    return plain, ADAM.n_dis * (forward + backward) + forward
 
 
 def count_outputs(model: nn.Module, size: tuple[int, ...]) -> int:
@@ -86,7 +109,7 @@ def count_outputs(model: nn.Module, size: tuple[int, ...]) -> int:
     def count(module: nn.Module, inputs: Any, output: Tensor) -> None:
         counts.append(output.numel())
 
-    layers = [module for module in model.modules() if isinstance(module, nn.Linear | nn.Conv2d)]
+    layers = [module for module in model.modules() if isinstance(module, nn.Linear | nn.Conv2d | nn.ConvTranspose2d)]
     handles = [layer.register_forward_hook(count) for layer in layers]
     with torch.no_grad():
         model(torch.zeros(1, *size, device="meta"))
