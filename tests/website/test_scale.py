@@ -24,7 +24,8 @@ def test_the_work_of_a_gan_is_what_torch_counts():
         gan.discriminator.requires_grad_(False)
         gan.discriminator(gan.generator(z)).sum().backward()
     own = {layer.layer: layer.layer_itself for layer in layers}
-    first = {name: next(own[layer] for layer in own if layer.startswith(name)) for name in ("generator", "discriminator")}
+    parts = ("generator", "discriminator")
+    first = {part: next(own[layer] for layer in own if layer.startswith(part)) for part in parts}
     # Nobody asks for the gradients of real images and of z, which the estimate counts.
     not_needed = ADAM.n_dis * 2 * first["discriminator"] + first["generator"]
     assert 2 * (plain - not_needed) == counter.get_total_flops()
