@@ -95,13 +95,14 @@ CLAIMS = [
 
 
 def charts(results: Results) -> list[Chart]:
-    from oni.recipes.experiments.gan.pictures import COLOURS, end_chart, shades, training_chart
+    from oni.recipes.charts.colours import ramp
+    from oni.recipes.experiments.gan.pictures import COLOURS, end_chart, training_chart
 
-    ours, slips = list(BY_STEPS.items()), list(UNNORMALISED.items())
-    colours = [
-        {f"T = {steps}": (shade, player) for (steps, player), shade in zip(some, shades(some, colour), strict=True)}
-        for some, colour in ((ours, COLOURS["ONI"]), (slips, COLOURS["slip"]))
-    ]
+    colours = dict(zip(BY_STEPS, ramp(COLOURS["ONI"], len(BY_STEPS)), strict=True))
+    ours, slips = (
+        {f"T = {steps}": (colours[steps], player) for steps, player in players.items()}
+        for players in (BY_STEPS, UNNORMALISED)
+    )
     across = ("SN", COLOURS["SN"], SN)
     lines = {"ONI": (COLOURS["ONI"], BY_STEPS), "ONI, slip in the first layer": (COLOURS["slip"], UNNORMALISED)}
     return [
@@ -109,8 +110,8 @@ def charts(results: Results) -> list[Chart]:
             end_chart(f"{column.title} at the end", "steps T", column, results, lines, across)
             for column in DISTANCES[:2]
         ),
-        training_chart("As in the paper", results, {"SN": (COLOURS["SN"], SN), **colours[0]}),
-        training_chart("With the slip in the first layer", results, {"SN": (COLOURS["SN"], SN), **colours[1]}),
+        training_chart("As in the paper", results, {"SN": (COLOURS["SN"], SN), **ours}),
+        training_chart("With the slip in the first layer", results, {"SN": (COLOURS["SN"], SN), **slips}),
     ]
 
 

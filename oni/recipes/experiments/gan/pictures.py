@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from oni.recipes.charts.chart import Chart, Series
-from oni.recipes.charts.colours import ramp
 from oni.recipes.experiments.experiment import Results
 from oni.recipes.experiments.gan.family import Player
 from oni.recipes.experiments.gan.reading import FACTORS, TRAINING_DISTANCE, Column, at_the_end, find_runs
@@ -16,20 +15,20 @@ from oni.recipes.experiments.gan.reading import FACTORS, TRAINING_DISTANCE, Colu
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["COLOURS", "Places", "draw", "end_chart", "shades", "training_chart"]
+__all__ = ["COLOURS", "Places", "draw", "end_chart", "training_chart"]
 
 Places = Mapping[int, Player] | Mapping[float, Player]
 """Players by where they stand on an axis."""
-COLOURS = {"SN": "#D55E00", "ONI": "#0072B2", "slip": "#CC79A7"}
-
-
-def shades(players: Sequence[object], colour: str = COLOURS["ONI"]) -> list[str]:
-    """A shade of one colour for each of several."""
-    return ramp(colour, len(players)) if len(players) > 1 else [colour]
+COLOURS = {"SN": "#000000", "ONI": "#0072B2", "slip": "#CC79A7"}
+MOST_BANDS = 3
+"""Lines in a chart above which the ranges of seeds hide each other."""
 
 
 def training_chart(title: str, results: Results, lines: Mapping[str, tuple[str, Player]], caption: str = "") -> Chart:
-    """The distance on random features over updates of the generator: the mean over seeds, and their range."""
+    """The distance on random features over updates of the generator: the mean over seeds, of few lines with its range.
+
+    The range is from the smallest to the largest of the seeds.
+    """
     series = []
     for name, (colour, player) in lines.items():
         runs = find_runs(results, player)
@@ -41,7 +40,7 @@ def training_chart(title: str, results: Results, lines: Mapping[str, tuple[str, 
         finite = [[value for value in column if value is not None] for column in columns]
         if not any(finite):
             continue
-        several = len(runs) > 1
+        several = len(runs) > 1 and len(lines) <= MOST_BANDS
         series.append(
             Series(
                 name,
