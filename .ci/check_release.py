@@ -36,6 +36,8 @@ def check(dist: Path, root: Path) -> str:
     heading = rf"^## \[{'Unreleased' if 'dev' in version else re.escape(version)}\]"
     if not re.search(heading, (root / "CHANGELOG.md").read_text("utf-8"), re.MULTILINE):
         sys.exit(f"CHANGELOG.md has no section for version {version}")
+    if "dev" not in version and f"\nversion: {version}\n" not in (root / "CITATION.cff").read_text("utf-8"):
+        sys.exit(f"CITATION.cff is not of version {version}; set its version and date-released")
     print(f"{wheels[0].name}: {size / 1e6:.1f} MB, {len(names)} files; {sources[0].name}: {len(inside)} files")
     return version
 
