@@ -208,8 +208,9 @@ def summarise(values: Sequence[float], column: Column) -> str | Quantity:
 def describe(results: Results) -> str:
     """How the numbers of a table came about."""
     words = ["At the end of training, means over seeds \u00b1 their standard deviation."]
+    scored = bool(at_the_end(results, "inception_score"))
     for kind, names in {
-        "inception": "FID, KID and the Inception score",
+        "inception": "FID, KID and the Inception score" if scored else "FID and KID",
         "classifier": "Those of our classifier",
     }.items():
         by = next((run.measured[f"by_{kind}"] for run in results if f"by_{kind}" in run.measured), None)
