@@ -49,6 +49,7 @@ DISTANCES = (
     Column("kid", "KID x 1000", 1),
     Column("classifier_kernel_distance", "kernel distance, our classifier", 3),
     Column(TRAINING_DISTANCE, "random features", 2),
+    Column("d_loss", "discriminator's loss", 2),
 )
 SCORES = (
     Column("inception_score", "Inception score", 2),
@@ -227,4 +228,6 @@ def describe(results: Results) -> str:
             "Random features: the Frechet distance on features of a small network with random weights, on 1,000 "
             "images; it is no FID."
         )
+    if at_the_end(results, "d_loss"):
+        words.append("The discriminator's loss is its mean over the last epoch: the smaller, the better it tells.")
     return " ".join(words)
