@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -165,6 +166,8 @@ def launch_fabric(hardware: Hardware, precision: str) -> Fabric:
         from lightning_fabric import Fabric
         from lightning_fabric.strategies.model_parallel import ModelParallelStrategy
 
+    # It would say anew for every run which precision it has.
+    logging.getLogger("lightning_fabric").setLevel(logging.WARNING)
     devices, num_nodes = hardware.devices, hardware.num_nodes
     if "TORCHELASTIC_RUN_ID" in os.environ:
         devices = int(os.environ["LOCAL_WORLD_SIZE"])

@@ -120,7 +120,7 @@ def run_jobs(
 def train_in_turns(jobs: Sequence[Job[T]], overall: Overall) -> list[T]:
     """Every run; one that another process is training comes last, so that several processes share the work."""
     finished: dict[int, T] = {}
-    turns, postponed = deque(range(len(jobs))), 0
+    turns, postponed, awaited = deque(range(len(jobs))), 0, 0
     while turns:
         number = turns.popleft()
         run = overall.begin(jobs[number].heading)
@@ -130,6 +130,10 @@ def train_in_turns(jobs: Sequence[Job[T]], overall: Overall) -> list[T]:
             turns.append(number)
             postponed += 1
             if postponed >= len(turns):
+                if awaited != len(turns):
+                    awaited = len(turns)
+                    runs = "a run" if awaited == 1 else f"{awaited} runs"
+                    overall.note(f"waiting for {runs} that other processes have; Ctrl-C leaves them alone")
                 time.sleep(POLL_SECONDS)
         else:
             run.finish()

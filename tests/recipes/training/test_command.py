@@ -7,12 +7,14 @@ import re
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from oni.cli import main
 from oni.recipes import reproduce
 from oni.recipes.experiments.fashion_mnist.family import PRESETS
+from oni.recipes.training import grid
 from oni.recipes.training.run_folder import Busy
 
 SMALL = ["network_options.depth=2", "network_options.width=32", "samples=256", "epochs=1", "batch_size=64"]
@@ -168,6 +170,32 @@ def test_what_another_process_trains_comes_later(run, tmp_path, monkeypatch):
     assert len(headings) == 4
     assert re.match(r"figA2, 1 of 4: 2-layer MLP, ONI-NS, seed 0", headings[0])
     assert [run["parameters"]["method"] for run in results(tmp_path)["runs"]] == ["oni", "oni-ns", "oni", "oni-ns"]
+
+
+def test_waiting_for_another_process_is_said_once(monkeypatch, capsys):
+    monkeypatch.setattr(grid, "POLL_SECONDS", 0)
+    left = {"first": 5, "second": 3}
+
+    def make_job(name):
+        def train(attempt):
+            left[name] -= 1
+            if left[name]:
+                raise Busy(11, "another process is training this run", "somewhere")
+            return name
+
+        return grid.Job(name, train)
+
+    done = grid.run_jobs(
+        [make_job("first"), make_job("second")],
+        "fig0",
+        engine=grid.Engine(),
+        progress="lines",
+        folder=Path(),
+        accelerator="cpu",
+    )
+    assert done == ["first", "second"]
+    waiting = [line for line in capsys.readouterr().err.splitlines() if line.startswith("waiting")]
+    assert [line.split(" that")[0] for line in waiting] == ["waiting for 2 runs", "waiting for a run"]
 
 
 def test_a_full_disk(run, tmp_path, monkeypatch):
