@@ -57,6 +57,7 @@ SCORES = (
     Column("kid", "KID x 1000", 1),
 )
 FACTORS = {"kid": 1000.0}
+OPTIONS = {"inception": "--inception FILE", "classifier": "--classifier RUN"}
 
 
 def find_runs(results: Results, player: Player) -> Results:
@@ -219,7 +220,8 @@ def describe(results: Results) -> str:
             continue
         words.append(
             f"{names}: {by['samples']:,} generated and {by['real_samples']:,} test images, {by['preparation']}, "
-            f"generator in {by['mode']} mode, {by['extractor']} (sha256 {by['extractor_sha256'][:8]})."
+            f"generator in {by['mode']} mode, {by['extractor']} (sha256 {by['extractor_sha256'][:8]}), given to the "
+            f"command with {OPTIONS[kind]}."
         )
         if by.get("biased") and kind == "inception":
             words.append("With fewer samples than the 2048 features would need, FID is too large; KID has no bias.")
