@@ -174,7 +174,7 @@ CLAIMS = (
         "fig8a", "T = 2 is better than SN in the beginning of training", "FID 20.75, SN 23.31",
         "a quarter of the width, 1,600 of 156,200 updates: KID x 1000 {ONI, T = 2 | KID x 1000}, with T = 1 "
         "{ONI, T = 1 | KID x 1000}, with T = 5 {ONI, T = 5 | KID x 1000}; SN {SN | KID x 1000}",
-        "DCGAN on CIFAR-10: 2 steps give better images than spectral normalisation, already in the beginning of training",
+        "DCGAN on CIFAR-10: 2 steps give better images than spectral normalisation, already early in training",
     ),
     Headline(
         "theorem2", "sqrt 2 keeps it with Algorithm 2", "isometric", "",
