@@ -49,7 +49,9 @@ CLAIMS = [
         judge_pairs(PAIRS),
         SHORT,
     ),
-    Claim("No run diverges or collapses (not a claim of the paper)", nobody_diverges(PLAYERS), SHORT),
+    Claim(
+        "No run diverges or makes images that are all alike (not a claim of the paper)", nobody_diverges(PLAYERS), SHORT
+    ),
 ]
 
 
