@@ -1,6 +1,7 @@
 """Every number that a page takes from results/ is what results/ says."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,8 @@ def test_pages_say_what_the_results_say(page):
     text = page.read_text("utf-8")
     assert regions.fill(text, RESULTS) == text, "run: make docs"
     assert text.count("<!-- results:") == text.count("<!-- end -->"), "a region is not closed"
+    # Markdown ends the paragraph before a line that begins with a comment, and shows that line as it stands.
+    assert not re.findall(r"^<!-- results: [^\n]*?-->\S.*", text, re.MULTILINE), "begin the line with a word"
 
 
 def test_an_outdated_number_is_replaced():
