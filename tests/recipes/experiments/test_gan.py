@@ -150,6 +150,29 @@ def test_a_run_that_diverged_is_farthest():
     assert len(fig8b.charts(results)) == 6
 
 
+def test_claims_of_class_scores():
+    experiment = load_experiment("figA8")
+
+    def judged(scores):
+        results = make_results(experiment, {"": 0.1})
+        for run, score in zip(results, scores, strict=True):
+            run.measured["status" if score is None else "class_score"] = "diverged" if score is None else score
+        return list(verdicts(experiment, results).values())
+
+    ours, sn = 8.5, 8.0
+    theirs, own = judged(4 * [sn, ours])
+    assert theirs["verdict"] == "not tested"
+    assert own["verdict"] == "held"
+    assert own["detail"].startswith("non-saturating, sum pooling: SN 8.00, ONI 8.50; hinge, sum pooling: SN 8.00")
+    assert judged([*3 * [sn, ours], ours, sn])[1]["verdict"] == "not held"
+    # A run that diverged has the least score there is.
+    assert judged([*3 * [sn, ours], None, ours])[1]["verdict"] == "held"
+    assert judged([*3 * [sn, ours], sn, None])[1]["verdict"] == "not held"
+    [_, unmeasured] = verdicts(experiment, make_results(experiment, {"": 0.1})).values()
+    assert unmeasured["verdict"] == "not tested"
+    assert unmeasured["detail"].endswith("not yet measured; pass --classifier RUN")
+
+
 class Pooled(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return nn.functional.adaptive_avg_pool2d(x, (2, 2)).flatten(1)

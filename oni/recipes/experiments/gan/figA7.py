@@ -58,7 +58,7 @@ EXPERIMENT = replace(
     },
     plan=plan,
     paper={"Inception score": {"real images": 10.20}},
-    claims=[judge_scores(PAIRS)],
+    claims=judge_scores(PAIRS),
     table=make_table(PLAYERS, SCORES),
     draw=draw,
     charts=charts,

@@ -58,6 +58,7 @@ SCORES = (
 )
 FACTORS = {"kid": 1000.0}
 OPTIONS = {"inception": "--inception FILE", "classifier": "--classifier RUN"}
+REMEDIES = {"inception_score": "--inception FILE with class scores", "class_score": OPTIONS["classifier"]}
 
 
 def find_runs(results: Results, player: Player) -> Results:
@@ -88,7 +89,7 @@ def missing(results: Results, players: Sequence[Player], name: str = "kid") -> s
     for player in players:
         runs = find_runs(results, player)
         if len(at_the_end(runs, name)) < max(1, len(runs)):
-            return f"{name_player(player)}: {NOT_MEASURED}; pass --inception FILE"
+            return f"{name_player(player)}: {NOT_MEASURED}; pass {REMEDIES.get(name, OPTIONS['inception'])}"
     return ""
 
 
