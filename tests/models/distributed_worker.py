@@ -1,10 +1,11 @@
-"""One process of two: train a converted model the way that the arguments say, and save what came out.
+"""One process of two: train a converted model in every way, and save what came out of each.
 
-python distributed_worker.py RANK WORLD INIT_FILE WAY OUT
+python distributed_worker.py RANK WORLD INIT_FILE FOLDER
 """
 
 import os
 import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -16,6 +17,7 @@ import oni
 STEPS, BATCH = 3, 8
 UNUSED = {"static_graph": {"static_graph": True}, "find_unused": {"find_unused_parameters": True}}
 """How DDP is told of a layer without a gradient."""
+WAYS = ("ddp", "accumulate", "fsdp2", *UNUSED)
 
 
 def model():
@@ -71,10 +73,7 @@ def full(tensor):
     return tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
 
 
-def main(rank, world, init_file, way, out):
-    rank, world = int(rank), int(world)
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo", init_method=f"file://{init_file}", rank=rank, world_size=world)
+def train(rank, world, way):
     net = model_with_unused_layer() if way in UNUSED else model()
     if way == "fsdp2":
         from torch.distributed.device_mesh import init_device_mesh
@@ -112,10 +111,18 @@ def main(rank, world, init_file, way, out):
         else:
             losses(run, first).backward()
         optimizer.step()
-    state = {name: full(value) for name, value in net.state_dict().items()}
-    if rank == 0:
-        torch.save(state, out)
-    dist.barrier()
+    return {name: full(value) for name, value in net.state_dict().items()}
+
+
+def main(rank, world, init_file, folder):
+    rank, world = int(rank), int(world)
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=f"file://{init_file}", rank=rank, world_size=world)
+    for way in WAYS:
+        state = train(rank, world, way)
+        if rank == 0:
+            torch.save(state, Path(folder, f"{way}.pt"))
+        dist.barrier()
     # gloo's threads race with the interpreter's own exit, and now and then abort it.
     os._exit(0)
 
