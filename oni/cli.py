@@ -124,8 +124,13 @@ def reproduce(
     data: options.Data = None,
     download: options.Download = False,
     out: Annotated[
-        Path, typer.Option(file_okay=False, help="Folder for results and pictures, made if missing.")
-    ] = Path("results"),
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            file_okay=False,
+            help="Folder for results and pictures; results otherwise, where a smaller preset replaces no larger one.",
+        ),
+    ] = None,
     runs: Annotated[
         Path | None, typer.Option(metavar="DIR", file_okay=False, help="Folder of training runs; OUT/runs otherwise.")
     ] = None,
@@ -180,14 +185,15 @@ def reproduce(
     With --engine ray, --out must be on a file system that all machines of the cluster share.
     """
     from oni.machine import torch_threads
+    from oni.recipes.experiments.record import RUNS
     from oni.recipes.experiments.setting import make_setting
-    from oni.recipes.reproduce import Request
+    from oni.recipes.reproduce import RESULTS_FOLDER, Request
     from oni.recipes.reproduce import reproduce as run
     from oni.recipes.training.devices import Hardware
     from oni.recipes.training.grid import Engine
 
     setting = make_setting(
-        runs=runs or out / "runs",
+        runs=runs or (out or RESULTS_FOLDER) / RUNS,
         data=data,
         download=download,
         hardware=Hardware(accelerator, devices, strategy, num_nodes, workers, compile, share),

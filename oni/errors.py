@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import sys
 from contextlib import suppress
+from importlib.metadata import distributions
+from typing import Any
+from urllib.parse import urlsplit
 
 from oni.terminal import printable
 
-__all__ = ["exit_code", "explain", "silence_output"]
+__all__ = ["exit_code", "explain", "installing", "silence_output"]
 
 MENDABLE = 2
 CANNOT_WRITE = 74  # EX_IOERR of sysexits.h
@@ -23,7 +27,7 @@ def explain(error: Exception) -> str | None:
     if isinstance(error, ModuleNotFoundError) and error.name:
         package = error.name.partition(".")[0]
         if package != "oni":
-            line = f'this needs {package}, which is not installed: pip install "oni-torch[recipes]"'
+            line = f"this needs {package}, which is not installed: {installing('recipes')}"
     elif isinstance(error, OSError) and error.strerror:
         # Files are opened by name; what has none is what print writes to.
         line = f"{'standard output' if error.filename is None else error.filename}: {error.strerror}"
@@ -33,8 +37,45 @@ def explain(error: Exception) -> str | None:
         line = str(error)
     # A usage error; typer keeps its class to itself.
     elif hasattr(error, "format_message"):
-        line = f"{error.format_message()} (try: oni --help)"
+        line = explain_usage(error)
     return None if line is None else printable(" ".join(line.split()))
+
+
+def explain_usage(error: Any) -> str:
+    """What is wrong with the arguments of a command, and where its help is."""
+    message = error.format_message()
+    context: Any = getattr(error, "ctx", None)
+    missing: Any = getattr(error, "param", None)
+    option = getattr(error, "option_name", "")
+    command = "oni" if context is None else context.command_path
+    hint = f"try: {command} --help"
+    if message.startswith("Missing argument") and getattr(missing, "help", None):
+        message = f"{message.rstrip('.')}: {missing.help}"
+    if option and any(parameter.name == "changes" for parameter in context.command.params):
+        hint = f"a key of the configuration is written {option.lstrip('-')}=VALUE; {hint}"
+    return f"{message} ({hint})"
+
+
+def installing(extra: str) -> str:
+    """The command that installs an extra of this package, from where the package itself came.
+
+    >>> installing("recipes").startswith("pip install ")
+    True
+    """
+    name = "oni-torch"
+    origin: dict[str, Any] = {}
+    # A clone that is the current folder is found as well, and says nothing of it.
+    for found in distributions(name=name):
+        with suppress(ValueError):
+            origin = origin or json.loads(found.read_text("direct_url.json") or "{}")
+    url = str(origin.get("url", ""))
+    if "dir_info" in origin and url.startswith("file:"):
+        from urllib.request import url2pathname
+
+        return f'pip install "{url2pathname(urlsplit(url).path)}[{extra}]"'
+    if "vcs_info" in origin:
+        url = f"{origin['vcs_info']['vcs']}+{url}"
+    return f'pip install "{name}[{extra}] @ {url}"' if url else f'pip install "{name}[{extra}]"'
 
 
 def exit_code(error: Exception) -> int:

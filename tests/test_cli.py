@@ -1,3 +1,4 @@
+import json
 import os
 import re
 import signal
@@ -12,6 +13,7 @@ import torch
 
 import oni
 from oni.cli import COMMANDS, main
+from oni.errors import installing
 from oni.recipes import demo
 
 needs_dev_full = pytest.mark.skipif(not Path("/dev/full").is_char_device(), reason="no /dev/full here")
@@ -273,9 +275,46 @@ def test_the_list_of_experiments_draws_nothing():
 
 def test_without_typer():
     program = "import sys; sys.modules['typer'] = None; from oni.cli import main; sys.exit(main(['demo']))"
-    assert 'this needs typer, which is not installed: pip install "oni-torch[recipes]"' in one_line(
-        in_a_process(program)
-    )
+    assert f"this needs typer, which is not installed: {installing('recipes')}" in one_line(in_a_process(program))
+
+
+@pytest.mark.parametrize(
+    ("origin", "command"),
+    [
+        (None, 'pip install "oni-torch[recipes]"'),
+        ("not JSON", 'pip install "oni-torch[recipes]"'),
+        ({"url": "file:///home/a%20b/oni", "dir_info": {"editable": True}}, 'pip install "/home/a b/oni[recipes]"'),
+        (
+            {"url": "https://example.org/oni.git", "vcs_info": {"vcs": "git", "commit_id": "0"}},
+            'pip install "oni-torch[recipes] @ git+https://example.org/oni.git"',
+        ),
+        (
+            {"url": "https://example.org/oni.whl", "archive_info": {}},
+            'pip install "oni-torch[recipes] @ https://example.org/oni.whl"',
+        ),
+    ],
+)
+def test_what_to_install_is_where_the_package_came_from(monkeypatch, tmp_path, origin, command):
+    folder = tmp_path / "oni_torch-0.0.dist-info"
+    folder.mkdir()
+    (folder / "METADATA").write_text("Name: oni-torch\nVersion: 0.0\n")
+    if origin is not None:
+        (folder / "direct_url.json").write_text(origin if isinstance(origin, str) else json.dumps(origin))
+    monkeypatch.setattr(sys, "path", [str(tmp_path)])
+    assert installing("recipes") == command
+
+
+@pytest.mark.parametrize(
+    ("arguments", "hint"),
+    [
+        (["reproduce"], "oni list shows them. (try: oni reproduce --help)"),
+        (["bake", "x.pt"], "(try: oni bake --help)"),
+        (["train", "x.yaml", "--epochs", "1"], "(a key of the configuration is written epochs=VALUE; try: oni train"),
+        (["--nosuch"], "(try: oni --help)"),
+    ],
+)
+def test_wrong_usage_names_the_help_that_helps(run, arguments, hint):
+    assert hint in one_line(run(*arguments))
 
 
 @pytest.mark.parametrize(

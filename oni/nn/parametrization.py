@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
 
@@ -124,10 +125,12 @@ def check_weight(module: nn.Module, name: str, label: str) -> nn.Parameter:
             f'go unnoticed; build it from nn.{cell} and call oni.orthogonal(cell, "weight_hh", groups=number of gates)'
         )
     if parametrize.is_parametrized(module, name):
-        kinds = ", ".join(type(p).__name__ for p in module.parametrizations[name])  # type: ignore[index]
+        present = list(module.parametrizations[name])  # type: ignore[index]
+        kinds = ", ".join(type(parametrization).__name__ for parametrization in present)
+        baking = ", or oni.bake" if isinstance(present[0], FromProxy) else ""
         raise ValueError(
-            f"{label}: {name} is parametrised already, by {kinds}; remove that first, e.g. with "
-            f"torch.nn.utils.parametrize.remove_parametrizations(module, {name!r}), or oni.bake"
+            f"{label}: {name} is parametrised already, by {kinds}; remove that first, with "
+            f"torch.nn.utils.parametrize.remove_parametrizations(module, {name!r}){baking}"
         )
     weight = module._parameters.get(name)
     if weight is None:
@@ -331,13 +334,40 @@ class Orthogonal(FromProxy):
 
     def set_extra_state(self, state: Any) -> None:
         """Take over what was chosen for the weight, where the same target was set; other options are the code's."""
-        if state is None or self.options.target is None:
+        if state is None:
             return
         from oni.nn.options_codec import decode_options
 
-        saved, _ = decode_options(state)
-        if saved.wants_the_same(self.options):
+        try:
+            saved, _ = decode_options(state)
+        except ValueError:
+            if self.options.target is not None:
+                raise
+            return  # whoever averages or draws all entries of a state_dict has spoilt it, and it is not needed
+        if self.options.target is not None and saved.wants_the_same(self.options):
             self.set_options(saved)
+        elif others := self.differences(saved):
+            warnings.warn(
+                f"the checkpoint was saved with {others}; the model's are used, which gives other weights than those "
+                "saved. Convert the model with the saved options, which oni inspect shows",
+                stacklevel=2,
+            )
+
+    def differences(self, saved: Options) -> str:
+        """Where these options would compute another weight, as a text."""
+        named = [self.effective(options) for options in (saved, self.options)]
+        learned = saved.learn_scale and self.options.learn_scale
+        return " and ".join(
+            f"{name}={theirs!r} where the model has {ours!r}"
+            for (name, theirs), ours in zip(named[0].items(), named[1].values(), strict=True)
+            if theirs != ours and not (learned and name == "scale")
+        )
+
+    def effective(self, options: Options) -> dict[str, Any]:
+        """What decides on the weight; ``center`` as it is for this shape."""
+        n, d = self.matrix_shape[-2:]
+        centred = n // options.groups < d if options.center == "auto" else options.center
+        return {**options.of_orthogonalize(), "center": centred, "scale": options.scale}
 
     def extra_repr(self) -> str:
         return str(self.options)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import partial
@@ -35,7 +36,9 @@ from oni.recipes.training.devices import is_first_process
 from oni.recipes.training.grid import Attempt, Job, run_jobs
 from oni.terminal import ascii_only, console, table
 
-__all__ = ["Request", "plan_runs", "reproduce"]
+__all__ = ["RESULTS_FOLDER", "Request", "plan_runs", "reproduce"]
+
+RESULTS_FOLDER = Path("results")
 
 
 @dataclass(frozen=True)
@@ -44,8 +47,8 @@ class Request:
 
     id: str
     preset: str = "laptop"
-    out: Path = Path("results")
-    """The folder of all results."""
+    out: Path | None = None
+    """The folder of all results; chosen by what is there otherwise."""
     seed: int = 0
     """The first seed."""
     seeds: int | None = None
@@ -77,7 +80,7 @@ def reproduce(request: Request, setting: Setting | None = None) -> None:
         )
     if request.finished and not experiment.trains:
         raise ValueError(f"{request.id} trains nothing, so --finished is of no use; leave it out")
-    setting = setting or Setting(request.out / RUNS)
+    setting = setting or Setting((request.out or RESULTS_FOLDER) / RUNS)
     planned = plan_runs(experiment, request, setting)
     if request.dry_run:
         show_plan(experiment, planned, setting, console(plain=request.plain))
@@ -89,7 +92,7 @@ def reproduce(request: Request, setting: Setting | None = None) -> None:
     quiet = request.json or request.table is not None
     terminal = Console(quiet=True) if quiet else console(plain=request.plain)
     finished = read_finished(experiment, planned, terminal, setting) if request.finished else None
-    folder = request.out / experiment.file_name
+    folder = choose_folder(experiment, request, terminal)
     make_folder(folder)
     # Made before the work, so that a folder that can't be written to is noticed first.
     with TemporaryDirectory(dir=folder, prefix=".unfinished-") as unfinished:
@@ -97,7 +100,7 @@ def reproduce(request: Request, setting: Setting | None = None) -> None:
         if not is_first_process():
             return
         if request.only is not None:
-            written = add_part(experiment, results, request, setting, Path(unfinished))
+            written = add_part(experiment, results, request, setting, folder, Path(unfinished))
             show_part(experiment, results, request, terminal, written)
             return
         record = make_record(
@@ -199,11 +202,33 @@ def train_run(id: str, parameters: Any, setting: Setting, attempt: Attempt) -> R
     return load_experiment(id).run(parameters, own)
 
 
+def choose_folder(experiment: Experiment, request: Request, terminal: Console) -> Path:
+    """Where results go: unless a folder was given, those of a smaller preset replace none of a larger one."""
+    if request.out is not None:
+        return request.out / experiment.file_name
+    folder = RESULTS_FOLDER / experiment.file_name
+    present = read_preset(folder / RESULTS)
+    presets = list(experiment.presets)
+    if present not in presets or presets.index(present) <= presets.index(request.preset):
+        return folder
+    if is_first_process():
+        terminal.print(
+            Text(f"{folder} has the preset {present} and is kept; pass --out {RESULTS_FOLDER} to replace it.\n")
+        )
+    return RESULTS_FOLDER / request.preset / experiment.file_name
+
+
+def read_preset(path: Path) -> str | None:
+    """Which preset a ``results.json`` holds, if it can be read."""
+    with suppress(OSError, ValueError, LookupError, TypeError):
+        return str(json.loads(path.read_text(encoding="utf-8"))["preset"])
+    return None
+
+
 def add_part(
-    experiment: Experiment, results: Results, request: Request, setting: Setting, unfinished: Path
+    experiment: Experiment, results: Results, request: Request, setting: Setting, folder: Path, unfinished: Path
 ) -> list[Path]:
     """Put the runs that ``--only`` chose into the ``results.json`` of the same command, if there is one."""
-    folder = request.out / experiment.file_name
     if not (folder / RESULTS).exists():
         return []
     record = json.loads((folder / RESULTS).read_text(encoding="utf-8"))

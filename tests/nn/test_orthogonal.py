@@ -235,7 +235,7 @@ def integer():
     [
         (lambda: nn.LSTM(3, 4), {"name": "weight_hh_l0"}, TypeError, "LSTM keeps its weights .* nn.LSTMCell"),
         (lambda: nn.GRU(3, 4), {"name": "weight_hh_l0"}, TypeError, "nn.GRUCell"),
-        (spectral, {}, ValueError, "weight is parametrised already, by _SpectralNorm"),
+        (spectral, {}, ValueError, r"weight is parametrised already, by _SpectralNorm; .*\(module, 'weight'\)$"),
         (old_spectral, {}, ValueError, "no parameter 'weight'; an old-style spectral_norm"),
         (lambda: oni.nn.Linear(4, 4), {}, ValueError, "parametrised already, by Orthogonal; .*oni.bake"),
         (lambda: nn.LazyLinear(4), {}, ValueError, "lazy .* run one batch"),
@@ -279,3 +279,41 @@ def test_bad_arguments_change_nothing(make, arguments, error, words):
 def test_any_gain_that_torch_knows(activation):
     layer = oni.nn.Linear(8, 4, scale=activation)
     assert layer.parametrizations.weight[0].options.scale == nn.init.calculate_gain(activation)
+
+
+class TestOtherOptionsInTheCheckpoint:
+    @pytest.mark.parametrize(
+        ("saved", "loading", "words"),
+        [
+            ({"steps": 5}, {"steps": 0}, "steps=5 where the model has 0; the model's are used"),
+            ({"scale": "relu"}, {"bound": "tight"}, r"bound='compact' .* 'tight' and scale=1.414\d* .* has 1.0;"),
+            ({"center": "auto"}, {"center": False}, "center=True where the model has False"),
+            ({"sigma_min": 0.9}, {"steps": 1}, "where the model has 1"),
+            ({"scale": 2.0, "learn_scale": True}, {"learn_scale": True, "groups": 2}, "with groups=1 where .* has 2;"),
+        ],
+    )
+    def test_they_are_told(self, saved, loading, words):
+        torch.manual_seed(0)
+        there, here = (oni.orthogonal(nn.Linear(16, 8), **options) for options in (saved, loading))
+        with pytest.warns(UserWarning, match=words):
+            here.load_state_dict(there.state_dict())
+        assert torch.equal(here.parametrizations.weight.original, there.parametrizations.weight.original)
+
+    @pytest.mark.parametrize(
+        ("saved", "loading"),
+        [
+            ({}, {"steps": 5}),
+            ({"center": True}, {"center": "auto"}),
+            # What is learnt is in the checkpoint.
+            ({"scale": 2.0, "learn_scale": True}, {"scale": 3.0, "learn_scale": True}),
+        ],
+    )
+    def test_no_word_where_the_weight_is_the_same(self, saved, loading):
+        there, here = (oni.orthogonal(nn.Linear(16, 8), **options) for options in (saved, loading))
+        here.load_state_dict(there.state_dict())
+        assert torch.equal(here.weight, there.weight)
+
+    def test_spoilt_options_are_not_needed(self):
+        layer = oni.orthogonal(nn.Linear(16, 8))
+        drawn = {name: torch.randn_like(value) for name, value in layer.state_dict().items()}
+        layer.load_state_dict(drawn)

@@ -37,6 +37,8 @@ class Saving:
     stop: Stop
     seconds: float
     steps: int | None
+    resumes: bool
+    """Whether the same command continues; otherwise it takes ``--resume``."""
 
 
 class Loop:
@@ -136,7 +138,8 @@ class Loop:
             self.save()
         if asked:
             path = self.saving.folder.path
-            raise Interrupted(f"stopped after step {self.step}; start it again with --resume to continue {path}")
+            again = "start it again" if self.saving.resumes else "start it again with --resume"
+            raise Interrupted(f"stopped after step {self.step}; {again} to continue {path}")
 
     def end_epoch(self) -> bool:
         """Measure and write a row; return whether every number was finite."""

@@ -145,7 +145,7 @@ def train(
             return result
         if stop.asked and fabric.world_size == 1:
             raise Interrupted(f"stopped before its first step; nothing is lost of {folder.path}")
-        loop = Loop(task, watch, report, Saving(folder, stop, checkpoint_seconds, checkpoint_steps))
+        loop = Loop(task, watch, report, Saving(folder, stop, checkpoint_seconds, checkpoint_steps, resume))
         loop.resume()
         if fabric.is_global_zero:
             warn_of_other_data(config, dataset.sha256, report)

@@ -135,6 +135,37 @@ def test_seeds(run, tmp_path, toy):
     assert record["claims"][2]["verdict"] == "held"
 
 
+def test_a_smaller_preset_replaces_no_larger_one(run, tmp_path, toy, monkeypatch):
+    """Those in the repository are the largest that were run."""
+    monkeypatch.chdir(tmp_path)
+
+    def preset(path):
+        return json.loads((tmp_path / path / "results.json").read_text())["preset"]
+
+    _, out, _ = run("reproduce", "fig99", "--preset", "smoke")
+    assert preset("results/fig99") == "smoke"
+    assert "kept" not in out
+    run("reproduce", "fig99")
+    assert preset("results/fig99") == "laptop"
+    code, out, _ = run("reproduce", "fig99", "--preset", "smoke")
+    assert code == 0
+    assert "results/fig99 has the preset laptop and is kept; pass --out results to replace it." in out
+    assert (preset("results/fig99"), preset("results/smoke/fig99")) == ("laptop", "smoke")
+    code, out, _ = run("reproduce", "fig99", "--preset", "smoke", "--json")
+    json.loads(out)
+    run("reproduce", "fig99", "--preset", "smoke", "--out", "results")
+    assert preset("results/fig99") == "smoke"
+    (tmp_path / "results" / "fig99" / "results.json").write_text("[]")
+    run("reproduce", "fig99", "--preset", "smoke")
+    assert preset("results/fig99") == "smoke"
+
+
+def test_presets_are_in_the_order_of_their_size():
+    order = ("smoke", "laptop", "full", "paper")
+    for experiment in load_all().values():
+        assert list(experiment.presets) == [name for name in order if name in experiment.presets]
+
+
 @pytest.mark.parametrize("stage", ["measure", "draw"])
 def test_what_fails_leaves_the_old_results(run, tmp_path, register, toy, stage):
     assert run("reproduce", "fig99", "--preset", "smoke", "--out", tmp_path)[0] == 0

@@ -76,7 +76,7 @@ def test_ctrl_c_saves_and_prints_the_remedy(tmp_path, assert_equal_states):
         _, printed = process.communicate(timeout=60)
     assert process.returncode == 130, printed
     assert "Traceback" not in printed
-    assert sum("start it again with --resume" in line for line in printed.splitlines()) == 1
+    assert sum("start it again to continue" in line for line in printed.splitlines()) == 1
     folder = RunFolder(tmp_path / "cut", worker.BASE)
     step = folder.checkpoints()[0][1]
     assert f"stopped after step {step};" in printed

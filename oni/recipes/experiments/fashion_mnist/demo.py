@@ -113,10 +113,9 @@ EXPERIMENT = Experiment(
     id="demo",
     title="Which learning rates can four 10-layer networks bear?",
     shows="He's start, an orthogonal start times sqrt 2, batch normalisation and ONI, what a practitioner would choose "
-    "from. With a good start alone, training diverges within a few steps where the learning rate is too large. ONI "
-    "bounds every weight while it trains, so it bears larger rates; at its best rate it is no better than the others. "
-    "Batch normalisation bears them too, and ends with the lowest error here: ONI is for where the batch can't or "
-    "shall not be looked at.",
+    "from. With a good start alone, training diverges where the learning rate is too large; ONI bounds every weight "
+    "while it trains, so it should bear larger rates. Batch normalisation is the usual choice where the batch may be "
+    "looked at; ONI is for where it can't or shall not be.",
     choices="The embedded sample of Fashion-MNIST: 9,000 images to train on, 1,000 held out to choose the best "
     "learning rate by, 2,000 to test. 10 hidden layers of width 256, SGD without momentum, batches of 256, the "
     "learning rate halved half-way. ONI with 5 steps, a learnable scale that starts at sqrt 2, Z orthogonal at the "
