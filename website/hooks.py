@@ -81,9 +81,13 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     docs = Path(config.docs_dir)
     base = (ROOT / FROM_ELSEWHERE[own] if own in FROM_ELSEWHERE else docs / own).parent
 
+    pages = {ROOT / path: uri for uri, path in FROM_ELSEWHERE.items()}
+
     def take_along(match: re.Match[str]) -> str:
         target = Path(os.path.normpath(base / match["target"]))
-        if target.is_relative_to(docs):
+        if target in pages:
+            uri = pages[target]
+        elif target.is_relative_to(docs):
             uri = target.relative_to(docs).as_posix()
         elif target.is_file():
             uri = f"files/{target.relative_to(ROOT).as_posix()}" + ("" if target.suffix in SHOWN else ".txt")

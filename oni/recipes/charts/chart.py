@@ -38,6 +38,8 @@ class Chart:
     x_log: bool = False
     y_log: bool = False
     y_range: tuple[float, float] | None = None
+    x_names: Sequence[str] = ()
+    """What stands at 1, 2, ... along the axis, which then has no numbers; points are not joined."""
     caption: str = ""
     """What to see in it."""
     dashes: Mapping[str, str] = field(default_factory=dict)

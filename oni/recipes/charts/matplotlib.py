@@ -30,7 +30,7 @@ def draw_charts(charts: Sequence[Chart], columns: int = 2) -> Figure:
     for chart in charts:
         for series in chart.series:
             dash = "solid" if chart.dashes else series.dash
-            entries.setdefault(series.name, Line2D([], [], color=series.colour, linestyle=DASHES[dash]))
+            entries.setdefault(series.name, Line2D([], [], color=series.colour, **legend_line(chart, dash)))
     for chart in charts:
         for dash, meaning in chart.dashes.items():
             entries.setdefault(meaning, Line2D([], [], color=KEY_COLOUR, linestyle=DASHES[dash]))
@@ -46,6 +46,11 @@ def draw_charts(charts: Sequence[Chart], columns: int = 2) -> Figure:
     return figure
 
 
+def legend_line(chart: Chart, dash: str) -> dict[str, Any]:
+    """How a line of the chart looks in the legend."""
+    return {"linestyle": "none", "marker": "o", "markersize": 4} if chart.x_names else {"linestyle": DASHES[dash]}
+
+
 def draw_chart(axes: Axes, chart: Chart) -> None:
     """Draw one chart on its axes."""
     few = max((len(series.x) for series in chart.series), default=0) <= 12
@@ -54,9 +59,9 @@ def draw_chart(axes: Axes, chart: Chart) -> None:
             series.x,
             [math.nan if value is None else value for value in series.y],
             color=series.colour,
-            linestyle=DASHES[series.dash],
+            linestyle="none" if chart.x_names else DASHES[series.dash],
             marker="o" if few else None,
-            markersize=2,
+            markersize=4 if chart.x_names else 2,
         )
         if series.low:
             low, high = ([math.nan if value is None else value for value in edge] for edge in (series.low, series.high))
@@ -69,7 +74,11 @@ def draw_chart(axes: Axes, chart: Chart) -> None:
         axes.set_yscale("log")
     if chart.y_range:
         axes.set_ylim(chart.y_range)
-    set_ticks(axes.xaxis, axis_ticks([x for series in chart.series for x in series.x], log=chart.x_log, whole=True))
+    if chart.x_names:
+        axes.set_xticks(range(1, len(chart.x_names) + 1), list(chart.x_names))
+    else:
+        along = [x for series in chart.series for x in series.x]
+        set_ticks(axes.xaxis, axis_ticks(along, log=chart.x_log, whole=True))
     drawn = chart.y_range or [y for series in chart.series for y in series.y]
     set_ticks(axes.yaxis, axis_ticks(drawn, log=chart.y_log))
 

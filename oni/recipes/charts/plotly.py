@@ -26,6 +26,8 @@ def encode_chart(chart: Chart) -> dict[str, Any]:
         if len(x) != len(y):
             raise ValueError(f"chart {chart.title!r}: {series.name!r} has {len(x)} x and {len(y)} y")
         line = {"name": names.index(series.name), "x": x, "y": y, "dash": series.dash}
+        if chart.x_names:
+            line["points"] = True
         line |= {"light": series.colour.lower(), "dark": for_dark(series.colour)}
         if series.low and series.high:
             floor = min(positive, default=1.0) if chart.y_log else -math.inf
@@ -39,7 +41,9 @@ def encode_chart(chart: Chart) -> dict[str, Any]:
         "names": [printable(name) for name in names],
         "dashes": dict(chart.dashes),
         "lines": lines,
-        "x": encode_axis(chart.x, chart.x_log, None, axis_ticks(x_values, log=chart.x_log, whole=True)),
+        "x": encode_names(chart)
+        if chart.x_names
+        else encode_axis(chart.x, chart.x_log, None, axis_ticks(x_values, log=chart.x_log, whole=True)),
         "y": encode_axis(chart.y, chart.y_log, y_range, axis_ticks(y_values, log=chart.y_log)),
     }
 
@@ -47,6 +51,13 @@ def encode_chart(chart: Chart) -> dict[str, Any]:
 def encode_axis(title: str, log: bool, limits: list[float] | None, ticks: list[float] | None) -> dict[str, Any]:
     labels = [tick_label(tick) for tick in ticks] if ticks else None
     return {"title": title, "log": log, "range": limits, "ticks": ticks, "labels": labels}
+
+
+def encode_names(chart: Chart) -> dict[str, Any]:
+    """An axis with names at 1, 2, ..., and half a place around them."""
+    ticks = [float(place) for place in range(1, len(chart.x_names) + 1)]
+    names = [printable(name.replace("\n", " ")) for name in chart.x_names]
+    return {"title": chart.x, "log": False, "range": [0.5, len(names) + 0.5], "ticks": ticks, "labels": names}
 
 
 def encode_numbers(values: Values, *, log: bool) -> list[float | None]:

@@ -28,15 +28,15 @@
       const meaning = chart.dashes[line.dash];
       const name = chart.names[line.name] + (meaning ? `, ${meaning}` : "");
       lines.push({ ...shared, name: literal(name), x: line.x, y: line.y,
-        mode: line.x.length > 30 ? "lines" : "lines+markers",
-        line: { color: colour, dash: line.dash, width: 2 }, marker: { color: colour, size: 5 } });
+        mode: line.points ? "markers" : line.x.length > 30 ? "lines" : "lines+markers",
+        line: { color: colour, dash: line.dash, width: 2 }, marker: { color: colour, size: line.points ? 8 : 5 } });
     }
     return [...bands, ...lines];
   }
 
   function axis({ title, log, range, ticks, labels }, text, rule) {
     return { title: { text: literal(title), standoff: 8, font: { size: 13 } }, type: log ? "log" : "linear",
-      ...(ticks ? { tickvals: ticks, ticktext: labels } : {}),
+      ...(ticks ? { tickvals: ticks, ticktext: labels.map(literal) } : {}),
       ...(range ? { range: log ? range.map(Math.log10) : range } : {}),
       exponentformat: "power", hoverformat: ".4~g", automargin: true, gridcolor: rule, linecolor: rule, zerolinecolor: rule,
       ticklabeloverflow: "hide past div", color: text, minor: { ticks: "", showgrid: false } };

@@ -38,6 +38,22 @@ def test_what_the_page_draws():
     assert plain["x"]["labels"] == ["1", "3", "10", "30", "100"]
 
 
+def test_names_along_the_axis():
+    chart = Chart("By name", "", "y", [Series("one", [1, 2], [3.0, 4.0], "#000000")], x_names=["a", "b,\nc"])
+    encoded = encode_chart(chart)
+    assert encoded["x"] == {
+        "title": "",
+        "log": False,
+        "range": [0.5, 2.5],
+        "ticks": [1.0, 2.0],
+        "labels": ["a", "b, c"],
+    }
+    assert encoded["lines"][0]["points"]
+    (axes,) = draw(chart).axes
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["a", "b,\nc"]
+    assert axes.get_lines()[0].get_linestyle() == "None", "there is nothing between them"
+
+
 def test_lengths_must_agree():
     with pytest.raises(ValueError, match="'a line' has 2 x and 1 y"):
         encode_chart(Chart("A chart", "x", "y", [Series("a line", [1, 2], [1.0], "#000000")]))

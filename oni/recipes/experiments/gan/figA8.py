@@ -24,8 +24,8 @@ def charts(results: Results) -> list[Chart]:
         name: {float(place): pair[index] for place, pair in enumerate(fig9.PAIRS.values(), 1)}
         for index, name in enumerate(("SN", "ONI"))
     }
-    places = ", ".join(f"{place}: {name}" for place, name in enumerate(fig9.PAIRS, 1))
-    return score_charts("Losses and poolings", places, results, by_place) or fig9.charts(results)
+    names = [name.replace(", ", ",\n") for name in fig9.PAIRS]
+    return score_charts("Losses and poolings", "", results, by_place, names=names) or fig9.charts(results)
 
 
 def draw(results: Results) -> Figure:

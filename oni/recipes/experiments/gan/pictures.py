@@ -63,6 +63,7 @@ def end_chart(
     results: Results,
     lines: Mapping[str, tuple[str, Places]],
     level: tuple[str, str, Player] | None = None,
+    names: Sequence[str] = (),
 ) -> Chart:
     """A number at the end over something that varies, and for comparison one that does not.
 
@@ -71,6 +72,7 @@ def end_chart(
         column: which number.
         lines: by name, the colour and the players by their place on the axis.
         level: name, colour and player of a line across.
+        names: what stands at places 1, 2, ..., instead of numbers.
     """
     factor = FACTORS.get(column.name, 1.0)
     series = []
@@ -83,7 +85,7 @@ def end_chart(
     if level and (seeds := finite(at_the_end(find_runs(results, level[2]), column.name))):
         scaled = [factor * value for value in seeds]
         series.append(with_band(level[0], level[1], {min(places): scaled, max(places): scaled}, dash="dash"))
-    return Chart(title, x, column.title, series)
+    return Chart(title, x, column.title, series, x_names=names)
 
 
 def with_band(name: str, colour: str, values: Mapping[float, Sequence[float]], dash: str = "solid") -> Series:

@@ -192,7 +192,7 @@ def make_table(players: Sequence[Player], columns: Sequence[Column]) -> Callable
             outcomes = ", ".join(dict.fromkeys(outcome(run) for run in runs))
             cells.append([name, *numbers, outcomes, Quantity(len(runs), digits=0)])
         titles = [column.title for column in shown]
-        return Comparison([NETWORKS[players[0].network], *titles, "training", "seeds"], cells, describe(results))
+        return Comparison([NETWORKS[players[0].network], *titles, "training", "seeds"], cells, describe(results, shown))
 
     return table
 
@@ -208,11 +208,12 @@ def summarise(values: Sequence[float], column: Column) -> str | Quantity:
     return Quantity(statistics.fmean(scaled), statistics.stdev(scaled) if len(scaled) > 1 else None, column.digits)
 
 
-def describe(results: Results) -> str:
-    """How the numbers of a table came about."""
+def describe(results: Results, columns: Sequence[Column]) -> str:
+    """How the numbers in these columns of a table came about."""
+    names = {column.name for column in columns}
     words = ["At the end of training, means over seeds \u00b1 their standard deviation."]
-    scored = bool(at_the_end(results, "inception_score"))
-    for kind, names in {
+    scored = "inception_score" in names
+    for kind, numbers in {
         "inception": "FID, KID and the Inception score" if scored else "FID and KID",
         "classifier": "Those of our classifier",
     }.items():
@@ -220,17 +221,17 @@ def describe(results: Results) -> str:
         if by is None:
             continue
         words.append(
-            f"{names}: {by['samples']:,} generated and {by['real_samples']:,} test images, {by['preparation']}, "
+            f"{numbers}: {by['samples']:,} generated and {by['real_samples']:,} test images, {by['preparation']}, "
             f"generator in {by['mode']} mode, {by['extractor']} (sha256 {by['extractor_sha256'][:8]}), given to the "
             f"command with {OPTIONS[kind]}."
         )
         if by.get("biased") and kind == "inception":
             words.append("With fewer samples than the 2048 features would need, FID is too large; KID has no bias.")
-    if at_the_end(results, TRAINING_DISTANCE):
+    if TRAINING_DISTANCE in names:
         words.append(
             "Random features: the Frechet distance on features of a small network with random weights, on 1,000 "
             "images; it is no FID."
         )
-    if at_the_end(results, "d_loss"):
+    if "d_loss" in names:
         words.append("The discriminator's loss is its mean over the last epoch: the smaller, the better it tells.")
     return " ".join(words)

@@ -69,14 +69,15 @@ def score_charts(
     results: Results,
     lines: Mapping[str, Places],
     across: Player | None = None,
+    names: Sequence[str] = (),
 ) -> list[Chart]:
-    """A chart for each kind of score that was measured."""
+    """A chart for each kind of score that was measured; ``names`` are those of places 1, 2, ... along the axis."""
     from oni.recipes.experiments.gan.pictures import COLOURS, end_chart
 
     coloured = {name: (COLOURS[name], players) for name, players in lines.items()}
     level = ("SN", COLOURS["SN"], across) if across else None
     charts = [
-        end_chart(f"{title}: {column.title}", x, column, results, coloured, level)
+        end_chart(f"{title}: {column.title}", x, column, results, coloured, level, names)
         for column in SCORES
         if column.name != "kid"
     ]
