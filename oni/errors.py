@@ -46,13 +46,15 @@ def explain_usage(error: Any) -> str:
     message = error.format_message()
     context: Any = getattr(error, "ctx", None)
     missing: Any = getattr(error, "param", None)
-    option = getattr(error, "option_name", "")
     command = "oni" if context is None else context.command_path
     hint = f"try: {command} --help"
     if message.startswith("Missing argument") and getattr(missing, "help", None):
         message = f"{message.rstrip('.')}: {missing.help}"
-    if option and any(parameter.name == "changes" for parameter in context.command.params):
-        hint = f"a key of the configuration is written {option.lstrip('-')}=VALUE; {hint}"
+    # An option that there is not, and none like it.
+    key = str(getattr(error, "option_name", "")).lstrip("-").replace("-", "_")
+    unlike = getattr(error, "possibilities", None) in ([], ())
+    if unlike and context is not None and any(parameter.name == "changes" for parameter in context.command.params):
+        hint = f"keys of the configuration are written {key}=VALUE; {hint}"
     return f"{message} ({hint})"
 
 
@@ -67,15 +69,22 @@ def installing(extra: str) -> str:
     # A clone that is the current folder is found as well, and says nothing of it.
     for found in distributions(name=name):
         with suppress(ValueError):
-            origin = origin or json.loads(found.read_text("direct_url.json") or "{}")
-    url = str(origin.get("url", ""))
-    if "dir_info" in origin and url.startswith("file:"):
+            read = json.loads(found.read_text("direct_url.json") or "{}")
+            origin = origin or (read if isinstance(read, dict) else {})
+    url, folder, repository = (origin.get(key) for key in ("url", "dir_info", "vcs_info"))
+    if not isinstance(url, str):
+        return f'pip install "{name}[{extra}]"'
+    if isinstance(folder, dict) and url.startswith("file:"):
         from urllib.request import url2pathname
 
-        return f'pip install "{url2pathname(urlsplit(url).path)}[{extra}]"'
-    if "vcs_info" in origin:
-        url = f"{origin['vcs_info']['vcs']}+{url}"
-    return f'pip install "{name}[{extra}] @ {url}"' if url else f'pip install "{name}[{extra}]"'
+        editable = "-e " if folder.get("editable") else ""
+        return f'pip install {editable}"{url2pathname(urlsplit(url).path)}[{extra}]"'
+    if isinstance(repository, dict):
+        revision = repository.get("requested_revision")
+        url = f"{repository.get('vcs')}+{url}" + (f"@{revision}" if revision else "")
+    if origin.get("subdirectory"):
+        url += f"#subdirectory={origin['subdirectory']}"
+    return f'pip install "{name}[{extra}] @ {url}"'
 
 
 def exit_code(error: Exception) -> int:

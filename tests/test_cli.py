@@ -283,7 +283,17 @@ def test_without_typer():
     [
         (None, 'pip install "oni-torch[recipes]"'),
         ("not JSON", 'pip install "oni-torch[recipes]"'),
-        ({"url": "file:///home/a%20b/oni", "dir_info": {"editable": True}}, 'pip install "/home/a b/oni[recipes]"'),
+        ("[1]", 'pip install "oni-torch[recipes]"'),
+        ({"url": "file:///home/a%20b/oni", "dir_info": {}}, 'pip install "/home/a b/oni[recipes]"'),
+        ({"url": "file:///oni", "dir_info": {"editable": True}}, 'pip install -e "/oni[recipes]"'),
+        (
+            {
+                "url": "https://example.org/oni.git",
+                "vcs_info": {"vcs": "git", "commit_id": "0", "requested_revision": "v1"},
+                "subdirectory": "python",
+            },
+            'pip install "oni-torch[recipes] @ git+https://example.org/oni.git@v1#subdirectory=python"',
+        ),
         (
             {"url": "https://example.org/oni.git", "vcs_info": {"vcs": "git", "commit_id": "0"}},
             'pip install "oni-torch[recipes] @ git+https://example.org/oni.git"',
@@ -309,7 +319,14 @@ def test_what_to_install_is_where_the_package_came_from(monkeypatch, tmp_path, o
     [
         (["reproduce"], "oni list shows them. (try: oni reproduce --help)"),
         (["bake", "x.pt"], "(try: oni bake --help)"),
-        (["train", "x.yaml", "--epochs", "1"], "(a key of the configuration is written epochs=VALUE; try: oni train"),
+        (["train", "x.yaml", "--learning-rate", "1"], "configuration are written learning_rate=VALUE; try: oni train"),
+        (
+            ["list", "--plan"],
+            "No such option: --plan (Possible options: --plain) (try: oni list --help)",
+        ),
+        (["train", "x.yaml", "--resum"], ") (try: oni train --help)"),
+        (["train", "x.yaml", "--out"], "Option '--out' requires an argument. (try: oni"),
+        (["reproduce", "fig5", "--json=1"], "(try: oni"),
         (["--nosuch"], "(try: oni --help)"),
     ],
 )

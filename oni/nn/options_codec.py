@@ -17,12 +17,16 @@ from oni.newton.matrix import Layout
 from oni.newton.target import Target, check_target
 from oni.nn.options import Options, make_options
 
-__all__ = ["decode_options", "encode_options"]
+__all__ = ["OtherVersion", "decode_options", "encode_options"]
 
 LONGEST = 4096
 CHOSEN_SIZE = 512
 VERSION = 2
 """Of the form: in the first there were no targets, and minimax was two best cubics."""
+
+
+class OtherVersion(ValueError):
+    """Saved by a version of this package that computes otherwise, or is unknown here."""
 
 
 def encode_options(options: Options, layout: Layout) -> Tensor:
@@ -61,10 +65,12 @@ def decode_options(tensor: object) -> tuple[Options, Layout]:
         raise ValueError(f"not the saved options of an orthogonal weight ({type(error).__name__})") from None
     valid_layout = type(layout.groups) is int and layout.groups > 0 and type(layout.transposed) is bool
     if version == 1 and options.schedule == "minimax":
-        raise ValueError(
+        raise OtherVersion(
             "the weight was trained with an earlier minimax schedule, two best cubics, which is no longer computed; "
             "bake it with the version that saved it"
         )
     if version not in (1, VERSION) or not valid_layout:
-        raise ValueError(f"the options of an orthogonal weight were saved in a form unknown here (version {version!r})")
+        raise OtherVersion(
+            f"the options of an orthogonal weight were saved in a form unknown here (version {version!r})"
+        )
     return options, layout

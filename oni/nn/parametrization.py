@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Protocol, TypeVar
 
 import torch
@@ -327,7 +328,7 @@ class Orthogonal(FromProxy):
         return [W.unflatten(-2, (self.options.groups, -1))]
 
     def get_extra_state(self) -> Tensor:
-        """The options, for ``oni bake`` and ``oni inspect``."""
+        """The options, for ``oni bake``."""
         from oni.nn.options_codec import encode_options
 
         return encode_options(self.options, self.layout)
@@ -336,38 +337,51 @@ class Orthogonal(FromProxy):
         """Take over what was chosen for the weight, where the same target was set; other options are the code's."""
         if state is None:
             return
-        from oni.nn.options_codec import decode_options
+        from oni.nn.options_codec import OtherVersion, decode_options
 
         try:
-            saved, _ = decode_options(state)
-        except ValueError:
+            saved, layout = decode_options(state)
+        except (ValueError, RuntimeError) as error:
             if self.options.target is not None:
                 raise
-            return  # whoever averages or draws all entries of a state_dict has spoilt it, and it is not needed
+            # Otherwise it was averaged or drawn with all other entries, or is on the meta device: no weight needs it.
+            if isinstance(error, OtherVersion):
+                warnings.warn(f"the checkpoint may stand for other weights: {error}", stacklevel=2)
+            return
+        if saved.learn_scale and self.options.learn_scale:
+            saved = replace(saved, scale=self.options.scale)  # where it started does not matter
         if self.options.target is not None and saved.wants_the_same(self.options):
             self.set_options(saved)
-        elif others := self.differences(saved):
+            return
+        theirs, ours = self.describe(saved, layout), self.describe(self.options, self.layout)
+        if theirs != ours:
+            named = [
+                ", ".join(f"{key}={value!r}" for key, value in one.items() if other.get(key) != value)
+                for one, other in ((theirs, ours), (ours, theirs))
+            ]
             warnings.warn(
-                f"the checkpoint was saved with {others}; the model's are used, which gives other weights than those "
-                "saved. Convert the model with the saved options, which oni inspect shows",
+                f"the checkpoint was saved with {named[0]}, and the model has {named[1]}: the model's options are "
+                "used, so its weights are not those that were saved; convert it with the options of the checkpoint",
                 stacklevel=2,
             )
 
-    def differences(self, saved: Options) -> str:
-        """Where these options would compute another weight, as a text."""
-        named = [self.effective(options) for options in (saved, self.options)]
-        learned = saved.learn_scale and self.options.learn_scale
-        return " and ".join(
-            f"{name}={theirs!r} where the model has {ours!r}"
-            for (name, theirs), ours in zip(named[0].items(), named[1].values(), strict=True)
-            if theirs != ours and not (learned and name == "scale")
-        )
-
-    def effective(self, options: Options) -> dict[str, Any]:
-        """What decides on the weight; ``center`` as it is for this shape."""
+    def describe(self, options: Options, layout: Layout) -> dict[str, Any]:
+        """What decides on the weight: ``center`` as it is for this shape, a target instead of what it takes."""
         n, d = self.matrix_shape[-2:]
-        centred = n // options.groups < d if options.center == "auto" else options.center
-        return {**options.of_orthogonalize(), "center": centred, "scale": options.scale}
+        chosen: dict[str, Any] = {"steps": options.steps, "bound": options.bound, "schedule": options.schedule}
+        if options.target is not None:
+            chosen = {name: value for name, value in options.target._asdict().items() if value is not None}
+        elif options.steps == 0:
+            del chosen["schedule"]
+        return {
+            **chosen,
+            "center": n // options.groups < d if options.center == "auto" else options.center,
+            "groups": options.groups,
+            "scale": options.scale,
+            "learn_scale": options.learn_scale,
+            "convolution_groups": layout.groups,
+            "transposed": layout.transposed,
+        }
 
     def extra_repr(self) -> str:
         return str(self.options)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -39,6 +40,8 @@ from oni.terminal import ascii_only, console, table
 __all__ = ["RESULTS_FOLDER", "Request", "plan_runs", "reproduce"]
 
 RESULTS_FOLDER = Path("results")
+SIZES = ("smoke", "laptop", "full", "paper")
+"""Presets, the smallest first."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +95,7 @@ def reproduce(request: Request, setting: Setting | None = None) -> None:
     quiet = request.json or request.table is not None
     terminal = Console(quiet=True) if quiet else console(plain=request.plain)
     finished = read_finished(experiment, planned, terminal, setting) if request.finished else None
-    folder = choose_folder(experiment, request, terminal)
+    folder, _ = choose_folder(experiment, request)
     make_folder(folder)
     # Made before the work, so that a folder that can't be written to is noticed first.
     with TemporaryDirectory(dir=folder, prefix=".unfinished-") as unfinished:
@@ -113,7 +116,12 @@ def reproduce(request: Request, setting: Setting | None = None) -> None:
             missing=len(planned) - len(results),
             trained_on=find_machines(results, setting.runs),
         )
+        # Again, as another process may have written there meanwhile.
+        folder, notice = choose_folder(experiment, request)
+        make_folder(folder)
         written = write_results(experiment, results, record, folder, Path(unfinished))
+    if notice:
+        print(f"oni: {notice}", file=sys.stderr)
     if request.json:
         fields = ("id", "preset", "overrides", "claims", "table")
         event = {"event": "result", **{name: record[name] for name in fields}, "written": list(map(str, written))}
@@ -202,20 +210,19 @@ def train_run(id: str, parameters: Any, setting: Setting, attempt: Attempt) -> R
     return load_experiment(id).run(parameters, own)
 
 
-def choose_folder(experiment: Experiment, request: Request, terminal: Console) -> Path:
-    """Where results go: unless a folder was given, those of a smaller preset replace none of a larger one."""
-    if request.out is not None:
-        return request.out / experiment.file_name
-    folder = RESULTS_FOLDER / experiment.file_name
+def choose_folder(experiment: Experiment, request: Request) -> tuple[Path, str]:
+    """Where results go, and why not where others are.
+
+    Unless a folder was given, results of a smaller preset replace none of a larger one.
+    """
+    folder = (request.out or RESULTS_FOLDER) / experiment.file_name
     present = read_preset(folder / RESULTS)
-    presets = list(experiment.presets)
-    if present not in presets or presets.index(present) <= presets.index(request.preset):
-        return folder
-    if is_first_process():
-        terminal.print(
-            Text(f"{folder} has the preset {present} and is kept; pass --out {RESULTS_FOLDER} to replace it.\n")
-        )
-    return RESULTS_FOLDER / request.preset / experiment.file_name
+    if request.out is not None or present not in SIZES or request.preset not in SIZES:
+        return folder, ""
+    if SIZES.index(present) <= SIZES.index(request.preset):
+        return folder, ""
+    notice = f"{folder} has the preset {present} and is kept; pass --out {RESULTS_FOLDER} to replace it."
+    return RESULTS_FOLDER.with_name(f"{RESULTS_FOLDER.name}-{request.preset}") / experiment.file_name, notice
 
 
 def read_preset(path: Path) -> str | None:

@@ -237,7 +237,7 @@ class TestCheckpoints:
         layer = oni.nn.Linear(12, 8, sigma_min=0.9)
         other = oni.nn.Linear(12, 8, **options)
         before = repr(other)
-        with pytest.warns(UserWarning, match="the model's are used"):
+        with pytest.warns(UserWarning, match="the model's options are used"):
             other.load_state_dict(layer.state_dict())
         assert repr(other) == before
 

@@ -281,20 +281,25 @@ def test_any_gain_that_torch_knows(activation):
     assert layer.parametrizations.weight[0].options.scale == nn.init.calculate_gain(activation)
 
 
+def linear(**options):
+    return oni.orthogonal(nn.Linear(16, 8), **options)
+
+
 class TestOtherOptionsInTheCheckpoint:
     @pytest.mark.parametrize(
         ("saved", "loading", "words"),
         [
-            ({"steps": 5}, {"steps": 0}, "steps=5 where the model has 0; the model's are used"),
-            ({"scale": "relu"}, {"bound": "tight"}, r"bound='compact' .* 'tight' and scale=1.414\d* .* has 1.0;"),
-            ({"center": "auto"}, {"center": False}, "center=True where the model has False"),
-            ({"sigma_min": 0.9}, {"steps": 1}, "where the model has 1"),
-            ({"scale": 2.0, "learn_scale": True}, {"learn_scale": True, "groups": 2}, "with groups=1 where .* has 2;"),
+            ({"steps": 5}, {"steps": 0}, "with steps=5, schedule='newton', and the model has steps=0: the model's"),
+            ({"scale": "relu"}, {"bound": "tight"}, r"bound='compact', scale=1.41\d*, .* bound='tight', scale=1.0:"),
+            ({"center": "auto"}, {"center": False}, "with center=True, and the model has center=False:"),
+            ({"sigma_min": 0.9}, {"steps": 1}, "with sigma_min=0.9, and the model has steps=1, bound="),
+            ({"sigma_min": 0.9}, {"sigma_min": 0.5}, "with sigma_min=0.9, and the model has sigma_min=0.5:"),
+            ({"scale": 2.0, "learn_scale": True}, {"learn_scale": True, "groups": 2}, "with groups=1, .* groups=2:"),
         ],
     )
     def test_they_are_told(self, saved, loading, words):
         torch.manual_seed(0)
-        there, here = (oni.orthogonal(nn.Linear(16, 8), **options) for options in (saved, loading))
+        there, here = linear(**saved), linear(**loading)
         with pytest.warns(UserWarning, match=words):
             here.load_state_dict(there.state_dict())
         assert torch.equal(here.parametrizations.weight.original, there.parametrizations.weight.original)
@@ -306,14 +311,40 @@ class TestOtherOptionsInTheCheckpoint:
             ({"center": True}, {"center": "auto"}),
             # What is learnt is in the checkpoint.
             ({"scale": 2.0, "learn_scale": True}, {"scale": 3.0, "learn_scale": True}),
+            ({"steps": 0}, {"steps": 0, "schedule": "minimax"}),
         ],
     )
     def test_no_word_where_the_weight_is_the_same(self, saved, loading):
-        there, here = (oni.orthogonal(nn.Linear(16, 8), **options) for options in (saved, loading))
+        there, here = linear(**saved), linear(**loading)
         here.load_state_dict(there.state_dict())
         assert torch.equal(here.weight, there.weight)
 
+    def test_the_start_of_a_learnt_scale_is_no_other_target(self):
+        there, here = (linear(sigma_min=0.9, scale=scale, learn_scale=True) for scale in (2.0, 3.0))
+        here.load_state_dict(there.state_dict())
+        assert torch.equal(here.weight, there.weight)
+        assert here.parametrizations.weight[0].options.scale == 3.0
+
+    def test_a_scale_that_is_not_loaded(self):
+        with pytest.warns(UserWarning, match="with learn_scale=True, and the model has learn_scale=False"):
+            linear().load_state_dict(linear(learn_scale=True).state_dict(), strict=False)
+
+    def test_another_layout(self):
+        there = oni.orthogonal(nn.ConvTranspose2d(8, 8, 3))
+        with pytest.warns(UserWarning, match="with transposed=True"):
+            oni.orthogonal(nn.Conv2d(8, 8, 3)).load_state_dict(there.state_dict())
+
+    def test_options_of_another_version(self):
+        layer = linear(schedule="minimax")
+        state = layer.state_dict()
+        key = "parametrizations.weight.0._extra_state"
+        old = bytes(state[key].byte().tolist()).replace(b'"oni":2', b'"oni":1')
+        with pytest.warns(UserWarning, match="other weights: the weight was trained with an earlier minimax"):
+            layer.load_state_dict({**state, key: torch.tensor(list(old), dtype=torch.float32)})
+
     def test_spoilt_options_are_not_needed(self):
-        layer = oni.orthogonal(nn.Linear(16, 8))
-        drawn = {name: torch.randn_like(value) for name, value in layer.state_dict().items()}
-        layer.load_state_dict(drawn)
+        layer = linear()
+        layer.load_state_dict({name: torch.randn_like(value) for name, value in layer.state_dict().items()})
+        there = {name: value.to("meta") for name, value in layer.state_dict().items()}
+        layer.load_state_dict(there, assign=True)
+        assert layer.parametrizations.weight.original.is_meta

@@ -39,7 +39,8 @@ class Chart:
     y_log: bool = False
     y_range: tuple[float, float] | None = None
     x_names: Sequence[str] = ()
-    """What stands at 1, 2, ... along the axis, which then has no numbers; points are not joined."""
+    """What stands at 1, 2, ... along the axis, which then has no numbers; points are not joined, and their spread is
+    a bar."""
     caption: str = ""
     """What to see in it."""
     dashes: Mapping[str, str] = field(default_factory=dict)

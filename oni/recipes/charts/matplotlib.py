@@ -60,12 +60,15 @@ def draw_chart(axes: Axes, chart: Chart) -> None:
             [math.nan if value is None else value for value in series.y],
             color=series.colour,
             linestyle="none" if chart.x_names else DASHES[series.dash],
-            marker="o" if few else None,
+            marker="o" if few or chart.x_names else None,
             markersize=4 if chart.x_names else 2,
         )
         if series.low:
             low, high = ([math.nan if value is None else value for value in edge] for edge in (series.low, series.high))
-            axes.fill_between(series.x, low, high, color=series.colour, alpha=0.15, linewidth=0)
+            if chart.x_names:
+                axes.vlines(series.x, low, high, color=series.colour, alpha=0.5)
+            else:
+                axes.fill_between(series.x, low, high, color=series.colour, alpha=0.15, linewidth=0)
     axes.set(xlabel=chart.x, ylabel=chart.y)
     axes.set_title(chart.title)
     if chart.x_log:

@@ -32,7 +32,10 @@ def encode_chart(chart: Chart) -> dict[str, Any]:
         if series.low and series.high:
             floor = min(positive, default=1.0) if chart.y_log else -math.inf
             low, high = encode_numbers(series.low, log=False), encode_numbers(series.high, log=chart.y_log)
-            line["band"] = outline_band(x, low, high, floor)
+            if chart.x_names:
+                line["spread"] = {"low": subtract(y, low), "high": subtract(high, y)}
+            else:
+                line["band"] = outline_band(x, low, high, floor)
         lines.append(line)
     y_range = list(chart.y_range) if chart.y_range else None
     x_values = [value for line in lines for value in line["x"]]
@@ -69,6 +72,13 @@ def encode_numbers(values: Values, *, log: bool) -> list[float | None]:
         return float(f"{value:.6g}")
 
     return [encode(value) for value in values]
+
+
+def subtract(values: Values, others: Values) -> list[float | None]:
+    """Differences, with gaps where a number is missing."""
+    return [
+        None if value is None or other is None else value - other for value, other in zip(values, others, strict=True)
+    ]
 
 
 def outline_band(x: Values, low: Values, high: Values, floor: float) -> dict[str, list[float | None]]:

@@ -29,6 +29,8 @@
       const name = chart.names[line.name] + (meaning ? `, ${meaning}` : "");
       lines.push({ ...shared, name: literal(name), x: line.x, y: line.y,
         mode: line.points ? "markers" : line.x.length > 30 ? "lines" : "lines+markers",
+        ...(line.spread ? { error_y: { type: "data", symmetric: false, array: line.spread.high,
+          arrayminus: line.spread.low, color: colour, width: 0, thickness: 1.5 } } : {}),
         line: { color: colour, dash: line.dash, width: 2 }, marker: { color: colour, size: line.points ? 8 : 5 } });
     }
     return [...bands, ...lines];

@@ -144,15 +144,14 @@ def test_a_smaller_preset_replaces_no_larger_one(run, tmp_path, toy, monkeypatch
 
     _, out, _ = run("reproduce", "fig99", "--preset", "smoke")
     assert preset("results/fig99") == "smoke"
-    assert "kept" not in out
+    assert "results/fig99/results.json" in out
     run("reproduce", "fig99")
     assert preset("results/fig99") == "laptop"
-    code, out, _ = run("reproduce", "fig99", "--preset", "smoke")
-    assert code == 0
-    assert "results/fig99 has the preset laptop and is kept; pass --out results to replace it." in out
-    assert (preset("results/fig99"), preset("results/smoke/fig99")) == ("laptop", "smoke")
-    code, out, _ = run("reproduce", "fig99", "--preset", "smoke", "--json")
-    json.loads(out)
+    notice = "oni: results/fig99 has the preset laptop and is kept; pass --out results to replace it.\n"
+    for printed in ([], ["--json"], ["--table", "csv"]):
+        code, out, err = run("reproduce", "fig99", "--preset", "smoke", *printed)
+        assert (code, err) == (0, notice)
+    assert (preset("results/fig99"), preset("results-smoke/fig99")) == ("laptop", "smoke")
     run("reproduce", "fig99", "--preset", "smoke", "--out", "results")
     assert preset("results/fig99") == "smoke"
     (tmp_path / "results" / "fig99" / "results.json").write_text("[]")
@@ -161,9 +160,8 @@ def test_a_smaller_preset_replaces_no_larger_one(run, tmp_path, toy, monkeypatch
 
 
 def test_presets_are_in_the_order_of_their_size():
-    order = ("smoke", "laptop", "full", "paper")
     for experiment in load_all().values():
-        assert list(experiment.presets) == [name for name in order if name in experiment.presets]
+        assert list(experiment.presets) == [name for name in reproduce.SIZES if name in experiment.presets]
 
 
 @pytest.mark.parametrize("stage", ["measure", "draw"])

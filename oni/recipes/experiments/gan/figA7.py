@@ -65,6 +65,6 @@ EXPERIMENT = replace(
     findings="A classifier of our own tells the methods apart more clearly than KID does in Figure 8a: both seeds of "
     "SN have a larger class score than every seed of ONI, and in the mean it falls with the number of steps up to 3. "
     "In the six settings, where ONI has 2 steps and each method one seed, it is the other way round in all but D. All "
-    "are near to 1, the least there is: so early is this in training. The class score is not the Inception score: it "
+    "are far below 10, the most there is: so early is this in training. The class score is not the Inception score: it "
     "is that of a network which knows no other classes than these ten.",
 )

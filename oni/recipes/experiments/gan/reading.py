@@ -57,6 +57,7 @@ SCORES = (
     Column("kid", "KID x 1000", 1),
 )
 FACTORS = {"kid": 1000.0}
+INCEPTION = ("fid", "kid", "inception_score")
 OPTIONS = {"inception": "--inception FILE", "classifier": "--classifier RUN"}
 REMEDIES = {"inception_score": "--inception FILE with class scores", "class_score": OPTIONS["classifier"]}
 
@@ -212,20 +213,21 @@ def describe(results: Results, columns: Sequence[Column]) -> str:
     """How the numbers in these columns of a table came about."""
     names = {column.name for column in columns}
     words = ["At the end of training, means over seeds \u00b1 their standard deviation."]
-    scored = "inception_score" in names
     for kind, numbers in {
-        "inception": "FID, KID and the Inception score" if scored else "FID and KID",
+        "inception": " and ".join(
+            column.title.removesuffix(" x 1000") for column in columns if column.name in INCEPTION
+        ),
         "classifier": "Those of our classifier",
     }.items():
         by = next((run.measured[f"by_{kind}"] for run in results if f"by_{kind}" in run.measured), None)
-        if by is None:
+        if by is None or not numbers:
             continue
         words.append(
             f"{numbers}: {by['samples']:,} generated and {by['real_samples']:,} test images, {by['preparation']}, "
             f"generator in {by['mode']} mode, {by['extractor']} (sha256 {by['extractor_sha256'][:8]}), given to the "
             f"command with {OPTIONS[kind]}."
         )
-        if by.get("biased") and kind == "inception":
+        if by.get("biased") and "fid" in names and kind == "inception":
             words.append("With fewer samples than the 2048 features would need, FID is too large; KID has no bias.")
     if TRAINING_DISTANCE in names:
         words.append(

@@ -48,7 +48,8 @@ def judge(pairs: Mapping[str, tuple[Player, Player]], name: str, results: Result
         return None, reason
     scores = {label: [final_scores(results, player, name) for player in pair] for label, pair in pairs.items()}
     text = "; ".join(f"{label}: SN {fmean(sn):.2f}, ONI {fmean(ours):.2f}" for label, (sn, ours) in scores.items())
-    return all_hold(is_larger(ours, sn) for sn, ours in scores.values()), text
+    held = all_hold(is_larger(ours, sn) for sn, ours in scores.values())
+    return held, text if held is not None else f"undecided: the means are larger, but seeds differ as much; {text}"
 
 
 def final_scores(results: Results, player: Player, name: str) -> list[float]:
