@@ -25,6 +25,7 @@ KEY_COLOUR = "#444444"
 
 def draw_charts(charts: Sequence[Chart], columns: int = 2) -> Figure:
     """All charts in one picture, with one legend below: a line for each name, then what each dash means."""
+    columns = min(columns, len(charts))
     rows = math.ceil(len(charts) / columns)
     entries: dict[str, Line2D] = {}
     for chart in charts:
@@ -79,6 +80,7 @@ def draw_chart(axes: Axes, chart: Chart) -> None:
         axes.set_ylim(chart.y_range)
     if chart.x_names:
         axes.set_xticks(range(1, len(chart.x_names) + 1), list(chart.x_names))
+        axes.set_xlim(0.5, len(chart.x_names) + 0.5)
     else:
         along = [x for series in chart.series for x in series.x]
         set_ticks(axes.xaxis, axis_ticks(along, log=chart.x_log, whole=True))

@@ -147,7 +147,10 @@ def test_a_run_that_diverged_is_farthest():
     collapsed = make_results(load_experiment("fig9"), {"": 0.1}, pixel_deviation=[0.4, 0.01])
     assert {outcome(run) for run in collapsed} == {"collapsed: all images alike"}
     assert all(math.isfinite(value) for chart in fig9.charts(collapsed) for line in chart.series for value in line.y)
-    assert len(fig8b.charts(results)) == 6
+    distances, *_ = charts = fig8b.charts(results)
+    assert len(charts) == 2 + 6
+    assert distances.x_names == list("ABCDEF")
+    assert distances.series[0].x == [1, 2, 3, 5, 6], "none of what diverged"
 
 
 def test_claims_of_class_scores():

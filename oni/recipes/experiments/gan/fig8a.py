@@ -107,7 +107,7 @@ def charts(results: Results) -> list[Chart]:
     lines = {"ONI": (COLOURS["ONI"], BY_STEPS), "ONI, slip in the first layer": (COLOURS["slip"], UNNORMALISED)}
     return [
         *(
-            end_chart(f"{column.title} at the end", "steps T", column, results, lines, across)
+            end_chart(f"At the end: {column.title}", "steps T", column, results, lines, across)
             for column in DISTANCES[:2]
         ),
         training_chart("As in the paper", results, {"SN": (COLOURS["SN"], SN), **ours}),

@@ -46,15 +46,18 @@ CLAIMS = [
 
 
 def charts(results: Results) -> list[Chart]:
-    from oni.recipes.experiments.gan.pictures import COLOURS, training_chart
+    from oni.recipes.experiments.gan.pictures import COLOURS, pair_charts, training_chart
 
     return [
-        training_chart(
-            f"Setting {letter}",
-            results,
-            {name: (COLOURS[name], player) for name, player in zip(("SN", "ONI"), pair, strict=True)},
-        )
-        for letter, pair in PAIRS.items()
+        *pair_charts(results, PAIRS, DISTANCES[:2]),
+        *(
+            training_chart(
+                f"Setting {letter}",
+                results,
+                {name: (COLOURS[name], player) for name, player in zip(("SN", "ONI"), pair, strict=True)},
+            )
+            for letter, pair in PAIRS.items()
+        ),
     ]
 
 

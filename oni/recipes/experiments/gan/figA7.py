@@ -30,13 +30,17 @@ def plan(seed: int, setting_epochs: int, **sizes: Any) -> list[GANRun]:
 
 
 def charts(results: Results) -> list[Chart]:
-    by_letter = {
-        name: {float(place): pair[index] for place, pair in enumerate(fig8b.PAIRS.values(), 1)}
-        for index, name in enumerate(("SN", "ONI"))
-    }
+    from oni.recipes.experiments.gan.pictures import COLOURS, end_chart
+
+    lines, across = {"ONI": (COLOURS["ONI"], fig8a.BY_STEPS)}, ("SN", COLOURS["SN"], fig8a.SN)
+    by_steps = [
+        end_chart(f"By steps: {column.title}", "steps T", column, results, lines, across)
+        for column in SCORES
+        if column.name != "kid"
+    ]
     return [
-        *score_charts("Steps of ONI", "steps T", results, {"ONI": fig8a.BY_STEPS}, fig8a.SN),
-        *score_charts("Settings", "setting of Adam", results, by_letter, names=list(fig8b.PAIRS)),
+        *(chart for chart in by_steps if chart.series),
+        *score_charts(results, fig8b.PAIRS),
     ] or fig8a.charts(results)
 
 

@@ -15,10 +15,12 @@ from oni.recipes.experiments.gan.reading import FACTORS, TRAINING_DISTANCE, Colu
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["COLOURS", "Places", "draw", "end_chart", "training_chart"]
+__all__ = ["COLOURS", "Pairs", "Places", "draw", "end_chart", "pair_charts", "place_pairs", "training_chart"]
 
 Places = Mapping[int, Player] | Mapping[float, Player]
 """Players by where they stand on an axis."""
+Pairs = Mapping[str, tuple[Player, Player]]
+"""SN and ONI, by what they have in common."""
 COLOURS = {"SN": "#000000", "ONI": "#0072B2", "slip": "#CC79A7"}
 MOST_BANDS = 3
 """Lines in a chart above which the ranges of seeds hide each other."""
@@ -86,6 +88,23 @@ def end_chart(
         scaled = [factor * value for value in seeds]
         series.append(with_band(level[0], level[1], {min(places): scaled, max(places): scaled}, dash="dash"))
     return Chart(title, x, column.title, series, x_names=names)
+
+
+def place_pairs(pairs: Pairs) -> dict[str, tuple[str, Places]]:
+    """Lines for ``end_chart``: the players of each pair side by side, the first pair at 1."""
+    return {
+        name: (COLOURS[name], {float(place): pair[index] for place, pair in enumerate(pairs.values(), 1)})
+        for index, name in enumerate(("SN", "ONI"))
+    }
+
+
+def pair_charts(results: Results, pairs: Pairs, columns: Sequence[Column]) -> list[Chart]:
+    """Numbers at the end, of which each has a chart, by pair."""
+    names = [name.replace(" ", "\n") for name in pairs]
+    return [
+        end_chart(f"At the end: {column.title}", "", column, results, place_pairs(pairs), names=names)
+        for column in columns
+    ]
 
 
 def with_band(name: str, colour: str, values: Mapping[float, Sequence[float]], dash: str = "solid") -> Series:

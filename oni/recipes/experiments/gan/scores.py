@@ -14,7 +14,7 @@ from oni.recipes.experiments.gan.reading import SCORES, at_the_end, find_runs, m
 
 if TYPE_CHECKING:
     from oni.recipes.charts.chart import Chart
-    from oni.recipes.experiments.gan.pictures import Places
+    from oni.recipes.experiments.gan.pictures import Pairs
 
 __all__ = ["NEEDS_SCORES", "judge_scores", "score_charts"]
 
@@ -64,22 +64,9 @@ def is_larger(values: Sequence[float], others: Sequence[float]) -> bool | None:
     return None if fmean(values) > fmean(others) else False
 
 
-def score_charts(
-    title: str,
-    x: str,
-    results: Results,
-    lines: Mapping[str, Places],
-    across: Player | None = None,
-    names: Sequence[str] = (),
-) -> list[Chart]:
-    """A chart for each kind of score that was measured; ``names`` are those of places 1, 2, ... along the axis."""
-    from oni.recipes.experiments.gan.pictures import COLOURS, end_chart
+def score_charts(results: Results, pairs: Pairs) -> list[Chart]:
+    """A chart for each kind of score that was measured, by pair."""
+    from oni.recipes.experiments.gan.pictures import pair_charts
 
-    coloured = {name: (COLOURS[name], players) for name, players in lines.items()}
-    level = ("SN", COLOURS["SN"], across) if across else None
-    charts = [
-        end_chart(f"{title}: {column.title}", x, column, results, coloured, level, names)
-        for column in SCORES
-        if column.name != "kid"
-    ]
-    return [chart for chart in charts if chart.series]
+    columns = [column for column in SCORES if column.name != "kid"]
+    return [chart for chart in pair_charts(results, pairs, columns) if chart.series]
