@@ -56,14 +56,15 @@ def make_draw(rows: Mapping[str, Player]) -> Callable[[Results], Figure]:
         figure = Figure(figsize=(PAGE_WIDTH, height * max(1, len(shown))))
         panels = figure.subplots(max(1, len(shown)), 1, squeeze=False)[:, 0]
         for axes, (name, runs) in zip(panels, shown.items(), strict=False):
-            axes.set_axis_off()
+            axes.set(xticks=[], yticks=[])
+            axes.spines[:].set_visible(False)
             sheet = runs[0].measured.get("sheet")
             if sheet is None:
                 axes.text(0.5, 0.5, outcome(runs[0]), ha="center", va="center", transform=axes.transAxes)
             else:
                 image = Image.open(io.BytesIO(base64.b64decode(sheet["png"]))).convert("RGB")
                 axes.imshow(numpy.asarray(image), interpolation="none")
-            axes.text(-0.01, 0.5, name.replace(", ", "\n"), ha="right", va="center", transform=axes.transAxes)
+            axes.set_ylabel(name.replace(", ", "\n").replace("-", "-\n"), rotation=0, ha="right", va="center")
         return figure
 
     return draw
