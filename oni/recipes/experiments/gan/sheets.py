@@ -58,13 +58,14 @@ def make_draw(rows: Mapping[str, Player]) -> Callable[[Results], Figure]:
         for axes, (name, runs) in zip(panels, shown.items(), strict=False):
             axes.set(xticks=[], yticks=[])
             axes.spines[:].set_visible(False)
+            axes.set_anchor("E")  # what is left over is for the label
             sheet = runs[0].measured.get("sheet")
             if sheet is None:
                 axes.text(0.5, 0.5, outcome(runs[0]), ha="center", va="center", transform=axes.transAxes)
             else:
                 image = Image.open(io.BytesIO(base64.b64decode(sheet["png"]))).convert("RGB")
                 axes.imshow(numpy.asarray(image), interpolation="none")
-            axes.set_ylabel(name.replace(", ", "\n").replace("-", "-\n"), rotation=0, ha="right", va="center")
+            axes.set_ylabel(name.replace(", ", "\n"), rotation=0, ha="right", va="center")
         return figure
 
     return draw
