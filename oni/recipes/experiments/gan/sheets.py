@@ -52,7 +52,7 @@ def make_draw(rows: Mapping[str, Player]) -> Callable[[Results], Figure]:
         from oni.style import PAGE_WIDTH
 
         shown = {name: runs for name, player in rows.items() if (runs := find_runs(results, player))}
-        height = PAGE_WIDTH * 0.85 / COLUMNS * ROWS + 0.08
+        height = PAGE_WIDTH * 0.82 / COLUMNS * ROWS + 0.08
         figure = Figure(figsize=(PAGE_WIDTH, height * max(1, len(shown))))
         panels = figure.subplots(max(1, len(shown)), 1, squeeze=False)[:, 0]
         for axes, (name, runs) in zip(panels, shown.items(), strict=False):
