@@ -123,14 +123,7 @@ def reproduce(
     ] = "laptop",
     data: options.Data = None,
     download: options.Download = False,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="DIR",
-            file_okay=False,
-            help="Folder for results and pictures; results otherwise, where a smaller preset replaces no larger one.",
-        ),
-    ] = None,
+    out: options.ResultsFolder = None,
     runs: Annotated[
         Path | None, typer.Option(metavar="DIR", file_okay=False, help="Folder of training runs; OUT/runs otherwise.")
     ] = None,

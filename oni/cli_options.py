@@ -23,6 +23,7 @@ __all__ = [
     "Plain",
     "Precision",
     "Processes",
+    "ResultsFolder",
     "Resume",
     "Share",
     "Strategy",
@@ -32,6 +33,14 @@ __all__ = [
 
 Data = Annotated[
     Path | None, typer.Option(metavar="DIR", help="Folder of the data set's files; its usual places otherwise.")
+]
+ResultsFolder = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="DIR",
+        file_okay=False,
+        help="Folder for results and pictures; results otherwise, where a smaller preset replaces no larger one.",
+    ),
 ]
 Download = Annotated[bool, typer.Option("--download", help="Fetch what --data lacks, with checksums.")]
 DryRun = Annotated[

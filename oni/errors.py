@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from oni.terminal import printable
 
-__all__ = ["exit_code", "explain", "installing", "silence_output"]
+__all__ = ["exit_code", "explain", "make_install_command", "silence_output"]
 
 MENDABLE = 2
 CANNOT_WRITE = 74  # EX_IOERR of sysexits.h
@@ -27,7 +27,7 @@ def explain(error: Exception) -> str | None:
     if isinstance(error, ModuleNotFoundError) and error.name:
         package = error.name.partition(".")[0]
         if package != "oni":
-            line = f"this needs {package}, which is not installed: {installing('recipes')}"
+            line = f"this needs {package}, which is not installed: {make_install_command('recipes')}"
     elif isinstance(error, OSError) and error.strerror:
         # Files are opened by name; what has none is what print writes to.
         line = f"{'standard output' if error.filename is None else error.filename}: {error.strerror}"
@@ -50,27 +50,27 @@ def explain_usage(error: Any) -> str:
     hint = f"try: {command} --help"
     if message.startswith("Missing argument") and getattr(missing, "help", None):
         message = f"{message.rstrip('.')}: {missing.help}"
-    # An option that there is not, and none like it.
-    key = str(getattr(error, "option_name", "")).lstrip("-").replace("-", "_")
-    unlike = getattr(error, "possibilities", None) in ([], ())
-    if unlike and context is not None and any(parameter.name == "changes" for parameter in context.command.params):
+    # The parser knows neither the option nor one of a similar name.
+    is_unknown = getattr(error, "possibilities", None) in ([], ())
+    if is_unknown and context is not None and any(parameter.name == "changes" for parameter in context.command.params):
+        key = error.option_name.lstrip("-").replace("-", "_")
         hint = f"keys of the configuration are written {key}=VALUE; {hint}"
     return f"{message} ({hint})"
 
 
-def installing(extra: str) -> str:
+def make_install_command(extra: str) -> str:
     """The command that installs an extra of this package, from where the package itself came.
 
-    >>> installing("recipes").startswith("pip install ")
+    >>> make_install_command("recipes").startswith("pip install ")
     True
     """
     name = "oni-torch"
     origin: dict[str, Any] = {}
     # A clone that is the current folder is found as well, and says nothing of it.
-    for found in distributions(name=name):
+    for distribution in distributions(name=name):
         with suppress(ValueError):
-            read = json.loads(found.read_text("direct_url.json") or "{}")
-            origin = origin or (read if isinstance(read, dict) else {})
+            recorded = json.loads(distribution.read_text("direct_url.json") or "{}")
+            origin = origin or (recorded if isinstance(recorded, dict) else {})
     url, folder, repository = (origin.get(key) for key in ("url", "dir_info", "vcs_info"))
     if not isinstance(url, str):
         return f'pip install "{name}[{extra}]"'

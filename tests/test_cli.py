@@ -13,7 +13,7 @@ import torch
 
 import oni
 from oni.cli import COMMANDS, main
-from oni.errors import installing
+from oni.errors import make_install_command
 from oni.recipes import demo
 
 needs_dev_full = pytest.mark.skipif(not Path("/dev/full").is_char_device(), reason="no /dev/full here")
@@ -275,7 +275,9 @@ def test_the_list_of_experiments_draws_nothing():
 
 def test_without_typer():
     program = "import sys; sys.modules['typer'] = None; from oni.cli import main; sys.exit(main(['demo']))"
-    assert f"this needs typer, which is not installed: {installing('recipes')}" in one_line(in_a_process(program))
+    assert f"this needs typer, which is not installed: {make_install_command('recipes')}" in one_line(
+        in_a_process(program)
+    )
 
 
 @pytest.mark.parametrize(
@@ -311,7 +313,7 @@ def test_what_to_install_is_where_the_package_came_from(monkeypatch, tmp_path, o
     if origin is not None:
         (folder / "direct_url.json").write_text(origin if isinstance(origin, str) else json.dumps(origin))
     monkeypatch.setattr(sys, "path", [str(tmp_path)])
-    assert installing("recipes") == command
+    assert make_install_command("recipes") == command
 
 
 @pytest.mark.parametrize(

@@ -180,7 +180,9 @@ CLAIMS = (
         "fig8b", "ONI is better than SN in all six settings in the beginning of training", "drawn",
         "a quarter of the width, 800 updates, one seed, KID x 1000 of SN and ONI with 2 steps: "
         "A {SN, setting A | KID x 1000}, {ONI, T = 2, setting A | KID x 1000}; "
+        "B {SN, setting B | KID x 1000}, {ONI, T = 2, setting B | KID x 1000}; "
         "C {SN, setting C | KID x 1000}, {ONI, T = 2, setting C | KID x 1000}; "
+        "D {SN, setting D | KID x 1000}, {ONI, T = 2, setting D | KID x 1000}; "
         "E {SN, setting E | KID x 1000}, {ONI, T = 2, setting E | KID x 1000}; "
         "F {SN, setting F | KID x 1000}, {ONI, T = 2, setting F | KID x 1000}",
         "DCGAN with six settings of Adam: 2 steps give better images than spectral normalisation in all, also early",

@@ -227,6 +227,11 @@ class Scaling(Protocol):
     def learn_scale(self) -> bool: ...
 
 
+def list_unlike(options: dict[str, Any], others: dict[str, Any]) -> str:
+    """Those options that others have otherwise, or not at all."""
+    return ", ".join(f"{name}={value!r}" for name, value in options.items() if others.get(name) != value)
+
+
 class FromProxy(nn.Module):
     """A parametrization from a proxy Z to the weight, by way of matrices: layout, scale, assignment."""
 
@@ -355,13 +360,10 @@ class Orthogonal(FromProxy):
             return
         theirs, ours = self.describe(saved, layout), self.describe(self.options, self.layout)
         if theirs != ours:
-            named = [
-                ", ".join(f"{key}={value!r}" for key, value in one.items() if other.get(key) != value)
-                for one, other in ((theirs, ours), (ours, theirs))
-            ]
             warnings.warn(
-                f"the checkpoint was saved with {named[0]}, and the model has {named[1]}: the model's options are "
-                "used, so its weights are not those that were saved; convert it with the options of the checkpoint",
+                f"the checkpoint was saved with {list_unlike(theirs, ours)}, and the model has "
+                f"{list_unlike(ours, theirs)}: the model's options are used, so its weights are not those that were "
+                "saved; convert it with the options of the checkpoint",
                 stacklevel=2,
             )
 

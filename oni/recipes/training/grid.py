@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from oni.errors import installing
+from oni.errors import make_install_command
 from oni.names import unknown_name
 from oni.recipes.training.devices import Hardware, is_first_process
 from oni.recipes.training.overall import Overall
@@ -50,7 +50,7 @@ class Engine:
                 f"--gpus-per-run must be from 0 to 1, as a run trains on one device; got {self.gpus_per_run}"
             )
         if self.name == "ray" and find_spec("ray") is None:
-            raise ValueError(f"--engine ray needs Ray, which is not installed: {installing('ray')}")
+            raise ValueError(f"--engine ray needs Ray, which is not installed: {make_install_command('ray')}")
 
     def check_hardware(self, hardware: Hardware) -> None:
         """Refuse several devices for a run, and a GPU for one that is to train on the CPU."""

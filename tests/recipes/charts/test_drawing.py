@@ -49,6 +49,10 @@ def test_names_along_the_axis():
         "labels": ["a", "b, c"],
     }
     assert encoded["lines"][0]["points"]
+    spread = Series("one", [1, 2], [3.0, 4.0], "#000000", low=[2.0, None], high=[5.0, 4.5])
+    (line,) = encode_chart(Chart("With seeds", "", "y", [spread], x_names=["a", "b"]))["lines"]
+    assert line["spread"] == {"low": [1.0, None], "high": [2.0, 0.5]}
+    assert "band" not in line, "there is nothing between them"
     (axes,) = draw(chart).axes
     assert [label.get_text() for label in axes.get_xticklabels()] == ["a", "b,\nc"]
     assert axes.get_lines()[0].get_linestyle() == "None", "there is nothing between them"

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from oni.cli import main
-from oni.errors import installing
+from oni.errors import make_install_command
 from oni.recipes.experiments.record import RUNS
 from oni.recipes.training import grid, ray_grid
 from oni.recipes.training.overall import Overall
@@ -199,7 +199,7 @@ def test_without_ray(run, tmp_path, monkeypatch):
     monkeypatch.setattr(grid, "find_spec", lambda name: None)
     code, out, err = run(*FOUR, "--engine", "ray", "--out", tmp_path)
     assert (code, out) == (2, "")
-    assert err == f"oni: --engine ray needs Ray, which is not installed: {installing('ray')}\n"
+    assert err == f"oni: --engine ray needs Ray, which is not installed: {make_install_command('ray')}\n"
 
 
 def test_nothing_to_train(run, tmp_path, monkeypatch):

@@ -92,11 +92,13 @@ EXPERIMENT = Experiment(
     describe=describe_run,
     cost=estimate_cost,
     findings="None of the twelve diverges, and none makes images that are all alike. By KID and FID, ONI is closer "
-    "to real images in all six settings, in all but F by far; one seed each. A classifier of our own "
-    "agrees but for D (Figure A7). With the usual Adam of Figure 8a, whose first beta is 0 instead of .5 "
-    "or .9, no such difference shows in twice as many updates; whether the betas or the length make it "
-    "was not tested. The distance on random features, drawn along training, says the opposite in all but "
-    "E: it shows how a run goes, and does not rank methods. As in Figure 8a the discriminator with ONI "
-    "has the smaller loss, in every setting. In F, whose first beta is .9, ONI's images are black "
-    "blotches on one green: to the eye a collapse, though its pixels differ from image to image.",
+    "to real images in all six settings, in all but F by far. Each has one seed, which is sure of these "
+    "twelve generators alone; in F they differ by less than most pairs of seeds do in Figure 8a. A "
+    "classifier of our own agrees but for D (Figure A7). With the usual Adam of Figure 8a, whose first "
+    "beta is 0 instead of .5 or .9, no such difference shows in twice as many updates; whether the betas "
+    "or the length make it was not tested. The distance on random features, drawn along training, says "
+    "the opposite in all but E: it shows how a run goes, and does not rank methods. As in Figure 8a the "
+    "discriminator with ONI has the smaller loss, in every setting. In F, whose first beta is .9, ONI's "
+    "images are black blotches on one green: to the eye a collapse, though its pixels differ from image "
+    "to image.",
 )
