@@ -27,9 +27,7 @@ INTERRUPTED = 130  # 128 + SIGINT, as in a shell
 
 
 def demo(
-    out: Annotated[
-        Path, typer.Option(file_okay=False, help="Folder for runs and report.html, made if missing.")
-    ] = Path("oni-demo"),
+    out: options.DemoFolder = Path("oni-demo"),
     seed: Annotated[int, typer.Option(help="Seed of the first weights and of the order of samples.")] = 0,
     preset: Annotated[str, typer.Option(help="laptop (two minutes) or smoke (seconds, shows nothing).")] = "laptop",
     plain: options.Plain = False,
@@ -45,11 +43,9 @@ def demo(
 
 
 def report(
-    sources: Annotated[
-        list[Path],
-        typer.Argument(metavar="RUN", help="Folders: of an experiment, of a training run, or of several of these."),
-    ],
-    out: Annotated[Path, typer.Option("--out", "-o", dir_okay=False, help="The file to write.")] = Path("report.html"),
+    sources: options.ReportedFolders,
+    experiment: options.OwnExperiments = None,
+    out: options.ReportFile = Path("report.html"),
     open_it: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False,
 ) -> None:
     """Make one HTML file of experiments and runs: claims, tables, curves to look into, spectra, configurations.
@@ -58,45 +54,52 @@ def report(
     """
     from oni.recipes.report.write import open_report, write_report
 
-    print(write_report(sources, out))
+    print(write_report(sources, out, experiment or []))
     if open_it:
         open_report(out)
 
 
 def compare(
-    sources: Annotated[
-        list[Path],
-        typer.Argument(metavar="RUN", help="Folders of training runs, or of results of one experiment; two or more."),
-    ],
+    sources: options.ComparedFolders,
+    experiment: options.OwnExperiments = None,
     json: Annotated[bool, typer.Option("--json", help="For programs: one JSON object.")] = False,
     plain: options.Plain = False,
 ) -> None:
     """Compare runs, or results of one experiment: what differs in configuration and in result."""
     from oni.recipes.report.compare import compare as run
 
-    run(sources, as_json=json, plain=plain)
+    run(sources, experiment or [], as_json=json, plain=plain)
 
 
 def bench(
-    what: Annotated[str, typer.Argument(help="What to measure: matrices, models, images or overhead.")] = "matrices",
-    seconds: Annotated[float, typer.Option(help="Time for each case.")] = 10.0,
-    quick: Annotated[bool, typer.Option("--quick", help="A look in a few seconds, at small cases.")] = False,
-    cases: Annotated[
-        str | None, typer.Option(metavar="GLOB", help="Only the cases of such a name, e.g. '256x*'.")
-    ] = None,
-    threads: Annotated[int | None, typer.Option(help="Threads for torch; its own choice otherwise.")] = None,
+    what: Annotated[
+        str, typer.Argument(help="What to measure: matrices, forms, models, processes, images or overhead.")
+    ] = "matrices",
+    seconds: options.Seconds = 10.0,
+    quick: options.Quick = False,
+    cases: options.Cases = None,
+    threads: options.BenchThreads = None,
     processes: options.Processes = None,
-    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
-    json: Annotated[
-        Path | None, typer.Option(metavar="FILE", dir_okay=False, help="Write every number here as well.")
-    ] = None,
+    device: options.Device = "cpu",
+    json: options.JSONFile = None,
     plain: options.Plain = False,
 ) -> None:
     """Measure speed and memory on this machine, beside every other way to do the same."""
     from oni.bench.command import run
     from oni.bench.settings import Settings
 
-    raise typer.Exit(run(Settings(what, seconds, quick, cases, threads, device, json, plain, processes)))
+    settings = Settings(
+        what=what,
+        seconds=seconds,
+        quick=quick,
+        cases=cases,
+        threads=threads,
+        device=device,
+        json=json,
+        plain=plain,
+        processes=processes,
+    )
+    raise typer.Exit(run(settings))
 
 
 def list_experiments(
@@ -118,28 +121,16 @@ def reproduce(
         list[str] | None,
         typer.Argument(metavar="KEY=VALUE", help="Changes to every run's configuration, e.g. epochs=5."),
     ] = None,
-    preset: Annotated[
-        str, typer.Option(help="How much of it: smoke (seconds), laptop (minutes), paper, or what oni list shows.")
-    ] = "laptop",
+    preset: options.Preset = "laptop",
     data: options.Data = None,
     download: options.Download = False,
     out: options.ResultsFolder = None,
-    runs: Annotated[
-        Path | None, typer.Option(metavar="DIR", file_okay=False, help="Folder of training runs; OUT/runs otherwise.")
-    ] = None,
+    runs: options.RunsFolder = None,
     resume: options.Resume = False,
-    config: Annotated[
-        Path | None, typer.Option(metavar="FILE", dir_okay=False, help="YAML file of changes; KEY=VALUE win over it.")
-    ] = None,
-    seed: Annotated[int, typer.Option(help="The first seed.")] = 0,
-    seeds: Annotated[int | None, typer.Option(help="How many seeds, instead of the preset's number.")] = None,
-    only: Annotated[
-        str | None,
-        typer.Option(
-            metavar="PART",
-            help="Only these runs, e.g. g2k1/oni or '*ONI*seed 0'; --dry-run lists them. They go into results.json.",
-        ),
-    ] = None,
+    config: options.ConfigFile = None,
+    seed: options.FirstSeed = 0,
+    seeds: options.Seeds = None,
+    only: options.Only = None,
     dry_run: options.DryRun = False,
     finished: options.Finished = False,
     accelerator: options.Accelerator = "auto",
@@ -154,19 +145,10 @@ def reproduce(
     engine: options.Engine = "local",
     address: options.Address = None,
     gpus_per_run: options.GPUsPerRun = None,
-    inception: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", dir_okay=False, help="GANs: Inception network (TorchScript), for FID and KID."),
-    ] = None,
-    inception_sha256: Annotated[
-        str | None, typer.Option(metavar="DIGEST", help="Of that file, if oni does not know it and you trust it.")
-    ] = None,
-    classifier: Annotated[
-        Path | None, typer.Option(metavar="RUN", file_okay=False, help="GANs: a classifier's run, for class scores.")
-    ] = None,
-    table: Annotated[
-        str | None, typer.Option(metavar="FORMAT", help="Print the table alone: latex, csv or markdown.")
-    ] = None,
+    inception: options.Inception = None,
+    inception_sha256: options.InceptionDigest = None,
+    classifier: options.Classifier = None,
+    table: options.TableFormat = None,
     json: options.JSONLines = False,
     plain: options.Plain = False,
 ) -> None:
@@ -189,7 +171,15 @@ def reproduce(
         runs=runs or (out or RESULTS_FOLDER) / RUNS,
         data=data,
         download=download,
-        hardware=Hardware(accelerator, devices, strategy, num_nodes, workers, compile, share),
+        hardware=Hardware(
+            accelerator=accelerator,
+            devices=devices,
+            strategy=strategy,
+            num_nodes=num_nodes,
+            workers=workers,
+            compile=compile,
+            share=share,
+        ),
         engine=Engine(engine, address, gpus_per_run),
         progress="json" if json else "lines" if plain else "auto",
         resume=resume,
@@ -200,16 +190,24 @@ def reproduce(
         classifier=classifier,
     )
     request = Request(
-        id, preset, out, seed, seeds, only=only, dry_run=dry_run, finished=finished, plain=plain, json=json, table=table
+        id=id,
+        preset=preset,
+        out=out,
+        seed=seed,
+        seeds=seeds,
+        only=only,
+        dry_run=dry_run,
+        finished=finished,
+        plain=plain,
+        json=json,
+        table=table,
     )
     with torch_threads(threads):
         run(request, setting)
 
 
 def train(
-    config: Annotated[
-        Path, typer.Argument(metavar="CONFIG", help="YAML file of the run: data, network, method, epochs, ...")
-    ],
+    config: options.RunFile,
     changes: Annotated[
         list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Changes to it, e.g. learning_rate=0.05.")
     ] = None,
@@ -236,21 +234,36 @@ def train(
     from oni.recipes.train import Request, train_config
     from oni.recipes.training.devices import Hardware
 
-    hardware = Hardware(accelerator, devices, strategy, num_nodes, workers, compile, share)
-    train_config(Request(config, changes or [], data, download, out, resume, hardware, precision, json, plain))
+    request = Request(
+        file=config,
+        changes=changes or [],
+        data=data,
+        download=download,
+        out=out,
+        resume=resume,
+        hardware=Hardware(
+            accelerator=accelerator,
+            devices=devices,
+            strategy=strategy,
+            num_nodes=num_nodes,
+            workers=workers,
+            compile=compile,
+            share=share,
+        ),
+        precision=precision,
+        json=json,
+        plain=plain,
+    )
+    train_config(request)
 
 
 def sample(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a GAN's training run.")],
     out: Annotated[Path, typer.Option("--out", "-o", dir_okay=False, help="The PNG file to write.")],
     number: Annotated[int, typer.Option("--number", "-n", help="How many images.")] = 64,
-    seed: Annotated[
-        int | None, typer.Option(help="Of the noise; without it, the one of the run's own sample sheets.")
-    ] = None,
+    seed: options.NoiseSeed = None,
     columns: Annotated[int, typer.Option(help="Images in a row.")] = 8,
-    mode: Annotated[
-        str, typer.Option(help="Batch normalisation of the generator: eval (running means) or train (each batch's).")
-    ] = "eval",
+    mode: options.Mode = "eval",
 ) -> None:
     """Draw images from the generator of a trained GAN, on one sheet."""
     from oni.recipes.generated.samples import draw_sheet
@@ -259,19 +272,10 @@ def sample(
 
 
 def inspect(
-    checkpoint: Annotated[
-        Path,
-        typer.Argument(metavar="CHECKPOINT", help="A .pt, .pth or .safetensors file, anybody's; no code in it runs."),
-    ],
-    plot: Annotated[
-        Path | None, typer.Option(metavar="FILE", dir_okay=False, help="Draw all spectra here (.png, .svg, .pdf).")
-    ] = None,
-    json: Annotated[
-        Path | None, typer.Option(metavar="FILE", dir_okay=False, help="Write every singular value here.")
-    ] = None,
-    limit: Annotated[
-        int, typer.Option(help="Leave out matrices whose short side is longer: they take minutes.")
-    ] = 4096,
+    checkpoint: options.AnyCheckpoint,
+    plot: options.PlotFile = None,
+    json: options.SpectraFile = None,
+    limit: options.Limit = 4096,
     plain: options.Plain = False,
 ) -> None:
     """Show the spectrum of every weight matrix in a checkpoint, and how far each is from orthogonal."""
@@ -287,12 +291,10 @@ def bake(
     ],
     out: Annotated[Path, typer.Option("--out", "-o", dir_okay=False, help="Where to write the plain state_dict.")],
     key: Annotated[str | None, typer.Option(help="Which state_dict, if the checkpoint holds several.")] = None,
-    steps: Annotated[
-        int | None, typer.Option(help="Instead of what was saved with each layer; so are those below.")
-    ] = None,
+    steps: options.Steps = None,
     scale: Annotated[str | None, typer.Option(help="A number, or relu, tanh, ...")] = None,
     center: Annotated[str | None, typer.Option(help="auto, true or false.")] = None,
-    bound: Annotated[str | None, typer.Option(help="compact, frobenius or tight.")] = None,
+    bound: Annotated[str | None, typer.Option(help="compact, frobenius, trace, trace2 or tight.")] = None,
     groups: Annotated[int | None, typer.Option(help="Groups of rows.")] = None,
     schedule: Annotated[str | None, typer.Option(help="newton, minimax or e.g. minimax:0.03.")] = None,
 ) -> None:
@@ -340,13 +342,14 @@ def application() -> typer.Typer:
     """All commands as typer sees them."""
     last = "Completion of commands and options in your shell: oni --install-completion"
     app = typer.Typer(
+        cls=options.Group,
         context_settings={"help_option_names": ["-h", "--help"]},
         epilog="\n\n".join(["Examples:", *COMMANDS.values(), last]),
         pretty_exceptions_enable=False,
     )
     app.callback()(top)
     for command, example in COMMANDS.items():
-        app.command(epilog=f"Example: {example}")(command)
+        app.command(cls=options.Command, epilog=f"Example: {example}")(command)
     return app
 
 
@@ -387,10 +390,6 @@ def run(given: list[str]) -> int | None:
     if name is not None and name not in names:
         raise ValueError(f"{unknown_name('command', name, names)} (try: oni --help)")
     program = typer.main.get_command(application())
-    for parameter in program.params:
-        # Two more options at the top of the help would drown the commands; its last line names one of them.
-        if parameter.name in ("install_completion", "show_completion"):
-            parameter.hidden = True  # type: ignore[attr-defined]
     return program.main(given or ["--help"], prog_name="oni", standalone_mode=False)
 
 

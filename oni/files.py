@@ -1,14 +1,28 @@
-"""Files that are whole or not there: written under another name, then renamed."""
+"""Files that are whole or not there, written under another name and then renamed; and JSON that others wrote."""
 
 from __future__ import annotations
 
 import errno
+import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
-__all__ = ["CannotWrite", "check_writable", "make_folder", "replace_file", "sync_folder", "write_atomically"]
+__all__ = [
+    "CannotWrite",
+    "check_writable",
+    "make_folder",
+    "read_json",
+    "replace_file",
+    "sync_folder",
+    "write_atomically",
+]
+
+DEEPEST = 50
+"""How many lists and objects within each other a file may hold: far more than any file of ours, far from what makes
+Python's own functions run out of stack."""
 
 
 class CannotWrite(OSError):
@@ -64,6 +78,8 @@ def replace_file(path: Path) -> Iterator[Path]:
 def check_writable(path: Path) -> None:
     """Tell now, rather than after minutes of work, that a file can't be written; what is there stays as it is.
 
+    A file that a user names must be in a folder that exists: a missing one is a slip more often than a wish.
+
     Raises:
         CannotWrite: naming ``path``.
     """
@@ -72,7 +88,8 @@ def check_writable(path: Path) -> None:
         if target.is_dir():
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
         if target.is_file() or not target.exists():
-            make_folder(target.parent)
+            if not target.parent.exists():
+                raise FileNotFoundError(errno.ENOENT, f"there is no folder {target.parent}; make it first")
             trial = _partial(target)
             trial.touch()
             trial.unlink()
@@ -88,6 +105,37 @@ def sync_folder(path: Path) -> None:
     """Flush the names in a folder to the disk, where the system can."""
     with suppress(PermissionError):  # Windows opens no folders
         _sync(path)
+
+
+def read_json(path: Path, *, remedy: str) -> Any:
+    """What a JSON file holds; NaN, infinities and deep nesting are refused.
+
+    Raises:
+        ValueError: naming ``path``, what is wrong in it, and ``remedy``.
+    """
+
+    def refuse(word: str) -> None:
+        raise ValueError(f"{word} is no number of JSON")
+
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"), parse_constant=refuse)
+        check_depth(content)
+    except RecursionError:
+        raise ValueError(f"{path}: not JSON (nested too deeply); {remedy}") from None
+    except ValueError as error:
+        raise ValueError(f"{path}: not JSON ({error}); {remedy}") from None
+    return content
+
+
+def check_depth(content: Any) -> None:
+    """Refuse lists and objects nested so deeply that looking at them would fail."""
+    level = [content]
+    for _ in range(DEEPEST + 1):
+        containers = [item for item in level if isinstance(item, dict | list)]
+        if not containers:
+            return
+        level = [item for part in containers for item in (part.values() if isinstance(part, dict) else part)]
+    raise ValueError(f"nested more than {DEEPEST} deep")
 
 
 def _partial(target: Path) -> Path:

@@ -9,6 +9,7 @@ import math
 import os
 import sys
 import unicodedata
+from bisect import bisect_right
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -16,10 +17,13 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-__all__ = ["ascii_only", "console", "format_number", "printable", "table"]
+__all__ = ["ascii_only", "console", "format_number", "printable", "shorten_name", "table"]
 
 PIPED_WIDTH = 120
 """Columns where no terminal is in sight and COLUMNS is not set."""
+
+SHORTEST_WORD = 3
+"""Letters that a word of a shortened name keeps: its first, its last, and the sign between them."""
 
 
 def console(*, plain: bool = False, stderr: bool = False) -> Console:
@@ -70,6 +74,8 @@ def printable(text: str, *, ascii_only: bool = False) -> str:
     >>> print(printable("weight\x1b[2J\n"), printable("σ", ascii_only=True))
     weight\x1b[2J\n \u03c3
     """
+    if text.isascii() and text.isprintable():
+        return text
     return "".join(
         character if is_harmless(character) and (character.isascii() or not ascii_only) else escape(character)
         for character in text
@@ -84,6 +90,29 @@ def is_harmless(character: str) -> bool:
 def escape(character: str) -> str:
     """A character as Python writes it in a string."""
     return character.encode("unicode_escape").decode("ascii")
+
+
+def shorten_name(name: str, most: int, *, ascii_only: bool = False) -> str:
+    """A dotted name in at most so many characters: its longest words lose their middle.
+
+    Short words such as the numbers of layers stay, so that names that differ there still do.
+
+    >>> shorten_name("encoder.layers.11.self_attention.out_proj", 36)
+    'encoder.layers.11.self…tion.out_proj'
+    >>> shorten_name("no_dots_in_it", 9)
+    'no_d…n_it'
+    """
+    mark = "~" if ascii_only else "…"
+
+    def cut(word: str, most: int) -> str:
+        head = most // 2
+        return word if len(word) <= most else word[:head] + mark + word[len(word) - (most - 1 - head) :]
+
+    words = name.split(".")
+    lengths = range(SHORTEST_WORD, max(map(len, words)) + 1)
+    room = most - (len(words) - 1)
+    fitting = bisect_right(lengths, room, key=lambda length: sum(min(len(word), length) for word in words))
+    return ".".join(cut(word, lengths[fitting - 1]) for word in words) if fitting else cut(name, most)
 
 
 def format_number(value: float) -> str:

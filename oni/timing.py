@@ -6,7 +6,7 @@ import itertools
 import random
 import statistics
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
 __all__ = [
@@ -14,7 +14,9 @@ __all__ = [
     "Quartiles",
     "Times",
     "Watch",
+    "extend_budget",
     "interleaved",
+    "median_ratio",
     "paired_difference",
     "paired_ratio",
     "quartiles",
@@ -83,6 +85,16 @@ class Interval(NamedTuple):
     high: float
 
 
+def median_ratio(times: Times, over: Times) -> Interval | None:
+    """The median ratio within a round, with its interval by bootstrap over the rounds in which both ran.
+
+    >>> median_ratio({0: 2.0, 1: 20.0, 2: 3.0}, {0: 1.0, 1: 10.0})
+    Interval(low=2.0, value=2.0, high=2.0)
+    """
+    ratios = [times[number] / over[number] for number in sorted(times.keys() & over.keys())]
+    return bootstrap(ratios, statistics.median) if ratios else None
+
+
 def share_of_addition(times: Times, over: Times, base: Times) -> Interval | None:
     """What one contender adds to ``base`` as a part of what another adds, over the rounds in which all three ran.
 
@@ -94,12 +106,17 @@ def share_of_addition(times: Times, over: Times, base: Times) -> Interval | None
     """
     rounds = sorted(times.keys() & over.keys() & base.keys())
     added = [(times[number] - base[number], over[number] - base[number]) for number in rounds]
-    value = ratio_of_medians(added)
+    return bootstrap(added, ratio_of_medians)
+
+
+def bootstrap(rounds: Sequence[T], estimate: Callable[[Sequence[T]], float | None]) -> Interval | None:
+    """An estimate from some rounds, and its spread over rounds that are drawn anew from them."""
+    value = estimate(rounds)
     if value is None:
         return None
     draw = random.Random(0)
-    redrawn = [ratio_of_medians(draw.choices(added, k=len(added))) for _ in range(RESAMPLES)]
-    twentieths = statistics.quantiles([ratio for ratio in redrawn if ratio is not None] + [value] * 2, n=20)
+    redrawn = [estimate(draw.choices(rounds, k=len(rounds))) for _ in range(RESAMPLES)]
+    twentieths = statistics.quantiles([number for number in redrawn if number is not None] + [value] * 2, n=20)
     return Interval(twentieths[0], value, twentieths[-1])
 
 
@@ -118,6 +135,18 @@ def rotated(names: Sequence[T], number: int) -> list[T]:
     """
     start = number % len(names)
     return [*names[start:], *names[:start]]
+
+
+def extend_budget(seconds: float, calls: Iterable[float], least_rounds: int) -> float:
+    """The time budget with what very slow calls take in the least rounds on top.
+
+    Otherwise these would leave the others no more rounds than those.
+
+    >>> extend_budget(8.0, [0.1, 2.0], least_rounds=5)
+    18.0
+    """
+    least = [least_rounds * call for call in calls]
+    return seconds + sum(part for part in least if part > SHARE * seconds)
 
 
 def interleaved(

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from oni.files import CannotWrite, check_writable, make_folder, replace_file, write_atomically
+from oni.files import CannotWrite, check_writable, make_folder, read_json, replace_file, write_atomically
 
 FULL = Path("/dev/full")
 needs_dev_full = pytest.mark.skipif(not FULL.is_char_device(), reason="no /dev/full here")
@@ -74,7 +74,7 @@ def impossible(folder):
     (folder / "file").touch()
     yield folder / "file" / "below", "Not a directory|File exists"
     yield folder, "Is a directory"
-    yield Path("/proc/nothing/file"), "No such file or directory"
+    yield Path("/proc/nothing/file"), "No such file or directory|there is no folder /proc/nothing; make it first"
     yield folder / ("x" * 300), "File name too long"
 
 
@@ -100,8 +100,40 @@ def test_a_check_changes_nothing(tmp_path):
     assert (path.read_text(), path.stat().st_mtime) == ("old", 1)
 
 
+def test_a_check_makes_no_folder(tmp_path):
+    with pytest.raises(CannotWrite, match=r"can't be written: there is no folder \S+/typo; make it first"):
+        check_writable(tmp_path / "typo" / "file")
+    assert names(tmp_path) == []
+
+
 def test_a_folder_below_a_file(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(CannotWrite) as caught:
         make_folder(tmp_path / "file" / "below")
     assert caught.value.filename == str(tmp_path / "file" / "below")
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("{", "Expecting property name"),
+        ("NaN", "NaN is no number of JSON"),
+        ("[" * 51 + "1" + "]" * 51, "nested more than 50 deep"),
+        ('{"a":' * 900 + "1" + "}" * 900, "nested more than 50 deep"),
+        ("[" * 100_000 + "]" * 100_000, "nested too deeply"),
+        ("9" * 5000, "digits"),
+        ("\udcff", "utf-8"),
+    ],
+)
+def test_json_that_can_not_be_used(tmp_path, text, reason):
+    path = tmp_path / "x.json"
+    path.write_text(text, "utf-8", "surrogateescape")
+    with pytest.raises(ValueError, match=rf"x.json: not JSON \(.*{reason}.*\); delete it"):
+        read_json(path, remedy="delete it")
+
+
+def test_json_that_can_be_used(tmp_path):
+    path = tmp_path / "x.json"
+    for innermost in ('{"a": []}', '{"a": [1]}'):
+        path.write_text("[" * 48 + innermost + "]" * 48)
+        assert read_json(path, remedy="")

@@ -12,6 +12,7 @@ import oni
 PACKAGE = Path(oni.__file__).parent
 # A layer may import itself and those to its left. `oni` alone is the public surface, for what stands on it.
 LAYERS = [
+    "torch_internals",
     "newton",
     "diagnostics",
     "nn",
@@ -84,6 +85,15 @@ def test_of_the_recipes_the_bench_uses_networks_and_augmentation_alone(path):
     used = ("oni.recipes.networks", "oni.recipes.data.augment")
     for name in imports_of(path):
         assert not name.startswith("oni.recipes") or name.startswith(used), name
+
+
+@pytest.mark.parametrize("subject", ["forms", "matrices", "models", "processes"])
+def test_subjects_of_the_bench_do_not_import_each_other(subject):
+    files = sorted((PACKAGE / "bench" / subject).rglob("*.py"))
+    assert files
+    for path in files:
+        folders = {name.split(".")[2] for name in imports_of(path) if name.startswith("oni.bench.")}
+        assert folders & {"forms", "matrices", "models", "processes"} <= {subject}, path
 
 
 def test_every_folder_has_its_layer():

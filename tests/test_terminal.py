@@ -6,10 +6,13 @@ import struct
 import sys
 import termios
 from fcntl import ioctl
+from unittest.mock import ANY
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from oni.terminal import PIPED_WIDTH, console, format_number, printable, terminal_width
+from oni.terminal import PIPED_WIDTH, console, format_number, printable, shorten_name, terminal_width
 
 
 @pytest.mark.parametrize(
@@ -68,3 +71,19 @@ def test_the_terminal_s_own_width_also_where_output_is_piped(monkeypatch, stream
 )
 def test_three_digits(value, shown):
     assert format_number(value) == shown
+
+
+@given(
+    name=st.text(st.characters(min_codepoint=33, max_codepoint=0x17F), min_size=1, max_size=80), most=st.integers(1, 90)
+)
+def test_a_shortened_name_is_never_longer(name, most):
+    short = shorten_name(name, most)
+    assert len(short) <= most
+    assert (short == name) == (len(name) <= most)
+    assert shorten_name(name, most, ascii_only=True) == (short.replace("…", "~") if "…" not in name else ANY)
+
+
+def test_names_that_differ_in_a_number_still_do():
+    names = [f"model.decoder.layers.{i}.encoder_attention.{leaf}" for i in range(40) for leaf in ("query", "key")]
+    short = [shorten_name(name, 30) for name in names]
+    assert len(set(short)) == len(names)

@@ -8,16 +8,24 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
+from oni.bench.contender import Gives
 from oni.recipes.experiments.experiment import Comparison
 from oni.recipes.experiments.table_formats import format_markdown
 
-__all__ = ["BENCH", "find_case", "find_contender", "read_bench", "show", "training_cost"]
+__all__ = ["BENCH", "NOT_MEASURED", "find_case", "find_contender", "is_measured", "read_bench", "show", "training_cost"]
+
+NOT_MEASURED = "*Not yet measured.*"
 
 
 def read_bench(results: Path, kind: str) -> dict[str, Any]:
-    """What ``oni bench matrices`` or ``oni bench models`` wrote."""
+    """What ``oni bench`` wrote of one subject."""
     record: dict[str, Any] = json.loads((results / "bench" / f"{kind}.json").read_text("utf-8"))
     return record
+
+
+def is_measured(results: Path, kind: str) -> bool:
+    """Whether there is a record of this kind."""
+    return (results / "bench" / f"{kind}.json").exists()
 
 
 def find_case(record: Mapping[str, Any], name: str) -> dict[str, Any]:
@@ -44,10 +52,12 @@ def show(value: float) -> str:
     return f"{value:.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
-def matrices(results: Path, case: str) -> str:
-    """All contenders on one matrix: time, time over oni's, memory, delta."""
+def forms(results: Path, case: str) -> str:
+    """The forms of the iteration on one matrix: time, time over oni's, memory, delta."""
     rows = []
-    for contender in find_case(read_bench(results, "matrices"), case)["contenders"]:
+    for contender in find_case(read_bench(results, "forms"), case)["contenders"]:
+        if contender["steps"] is None:
+            continue
         if contender["milliseconds"] is None:
             rows.append([contender["name"], "-", "-", "-", contender["note"]])
             continue
@@ -65,7 +75,7 @@ def matrices(results: Path, case: str) -> str:
 def against(results: Path, contender: str) -> str:
     """Contenders of such a name beside those that they are compared with: delta of both, and the ratio of times."""
     rows = []
-    for case in read_bench(results, "matrices")["cases"]:
+    for case in read_bench(results, "forms")["cases"]:
         for one in case["contenders"]:
             if fnmatchcase(one["name"], contender) and one["time_ratio"] is not None:
                 other = find_contender(case, one["against"])
@@ -75,6 +85,85 @@ def against(results: Path, contender: str) -> str:
                     [case["name"], names, show(one["delta"]), show(other["delta"]), show(one["time_ratio"]["median"])]
                 )
     return render(["matrix", "", "delta", "delta of the other", "time over the other's"], rows)
+
+
+def matrices(results: Path, case: str) -> str:
+    """Every method on one weight: its time, that over the fastest of all who reach the same, and what it gives."""
+    if not is_measured(results, "matrices"):
+        return NOT_MEASURED
+    found = find_case(read_bench(results, "matrices"), case)
+    rows = []
+    for contender in found["contenders"]:
+        words = describe_gives(contender["gives"])
+        if contender["milliseconds"] is None:
+            rows.append([contender["name"], "-", *("" for _ in found["asked"]), "", "", contender["note"]])
+            continue
+        ratios = [contender["times_fastest"][asked] for asked in found["asked"]]
+        rows.append([
+            contender["name"],
+            show(contender["milliseconds"]["median"]),
+            *(f"x {show(ratio['median'])}" if ratio else "not reached" for ratio in ratios),
+            show_smallest(contender["smallest"]),
+            show(contender["delta"]),
+            words,
+        ])  # fmt: skip
+    return render(["", "ms", *found["asked"], "smallest", "delta", "gives"], rows)
+
+
+def describe_gives(gives: Mapping[str, bool] | None) -> str:
+    """What kind of orthogonal weight it is.
+
+    >>> describe_gives({"polar": False, "partial": False, "full_rank": True})
+    'not polar, needs full rank'
+    """
+    return "" if gives is None else str(Gives(**gives))
+
+
+def show_smallest(value: float) -> str:
+    """A smallest singular value.
+
+    >>> show_smallest(0.9012), show_smallest(0.9999975)
+    ('0.901', '1 - 2.5e-06')
+    """
+    return f"{value:.3f}" if value < 0.9985 else f"1 - {max(0.0, 1 - value):.2g}"
+
+
+def asked(results: Path, asked: str, spectrum: str = "*") -> str:
+    """Of every weight: oni beside the fastest other method that reaches what is asked, and the paper's five steps."""
+    if not is_measured(results, "matrices"):
+        return NOT_MEASURED
+    record = read_bench(results, "matrices")
+    verdicts = {target["case"]: target for target in record["targets"] if target["of"] == [f"oni {asked}"]}
+    rows = []
+    for case in record["cases"]:
+        if not fnmatchcase(case["spectrum"], spectrum):
+            continue
+        at, verdict = case["asked"][asked], verdicts.get(case["name"])
+        ratio = at["oni_over_fastest_other"]
+        rows.append([
+            case["name"],
+            show_time(find_contender(case, f"oni {asked}"), asked),
+            show_time(find_contender(case, at["fastest_other"]), asked),
+            at["fastest_other"] or "",
+            show(ratio["value"]) if ratio else "",
+            f"{show(ratio['low'])} - {show(ratio['high'])}" if ratio else "",
+            "" if verdict is None else verdict_word(verdict),
+            show_time(find_contender(case, "oni T=5"), asked),
+        ])  # fmt: skip
+    columns = ["weight", "oni, ms", "fastest other, ms", "", "oni / other", "9 of 10", "asked: at most"]
+    limits = {target["at_most"] for target in verdicts.values()}
+    columns[-1] += f" {max(limits):g}" if limits else ""
+    return render([*columns, "5 Newton steps, ms"], rows)
+
+
+def show_time(contender: Mapping[str, Any] | None, asked: str) -> str:
+    """The milliseconds of a contender, and its delta where it does not reach what is asked."""
+    if contender is None:
+        return ""
+    if contender["milliseconds"] is None:
+        return str(contender["note"])
+    text = show(contender["milliseconds"]["median"])
+    return text if asked in contender["reaches"] else f"{text} (delta {show(contender['delta'])}: not reached)"
 
 
 def models(results: Path) -> str:
@@ -179,14 +268,27 @@ def targets(results: Path, kind: str, reached: bool | None = None) -> str:
             continue
         asked = f">= {target['at_least']:g}" if target["at_least"] is not None else f"<= {target['at_most']:.3g}"
         what = f"{target['quantity']} of {' or '.join(target['of'])} / {target['over']}"
-        verdict = {True: "reached", False: "**not reached**", None: "not measured"}[target["reached"]]
+        verdict = verdict_word(target)
         measured = "" if target["measured"] is None else f"{target['measured']:.2f}"
         rows.append([target["case"], what, asked, measured, verdict])
     return render(["case", "ratio", "asked", "measured", ""], rows)
 
 
+def verdict_word(target: Mapping[str, Any]) -> str:
+    """Whether a target was reached.
+
+    >>> verdict_word({"reached": None, "measured": 1.02})
+    'undecided'
+    """
+    if target["reached"] is None:
+        return "not measured" if target["measured"] is None else "undecided"
+    return "reached" if target["reached"] else "**not reached**"
+
+
 def number(results: Path, kind: str, case: str, contender: str, field: str, part: str = "contenders") -> str:
     """One number: a field of a contender, ``milliseconds``, ``time_ratio``, ``times_plain``, ``delta``, ..."""
+    if not is_measured(results, kind):
+        return "(not yet measured)"
     found = find_contender(find_case(read_bench(results, kind), case), contender, part)
     if found is None or found[field] is None:
         raise ValueError(f"{contender!r} has no {field!r} in {case!r} of {kind}")
@@ -200,6 +302,8 @@ def number(results: Path, kind: str, case: str, contender: str, field: str, part
 
 def machine(results: Path, kind: str) -> str:
     """Where and when it was measured, and by which command."""
+    if not is_measured(results, kind):
+        return f"`oni bench {kind}`, which has not been run yet."
     record = read_bench(results, kind)
     machine, versions = record["machine"], record["versions"]
     return (
@@ -216,6 +320,8 @@ def render(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 BENCH: Mapping[str, Callable[..., str]] = {
     "bench-matrices": matrices,
+    "bench-asked": asked,
+    "bench-forms": forms,
     "bench-against": against,
     "bench-models": models,
     "bench-sharing": sharing,

@@ -14,7 +14,7 @@ from oni.recipes.experiments.record import RESULTS, read_results
 from oni.recipes.experiments.registry import MEASURED, load_experiment
 from oni.recipes.experiments.table_formats import format_markdown
 from oni.recipes.report.provenance import describe_overrides, describe_provenance
-from oni.recipes.report.verdicts import count_verdicts, read_claim
+from oni.recipes.report.verdicts import KINDS, count_by_kind, read_claim
 
 __all__ = ["OVERVIEW", "read_records", "render_pages", "write_pages"]
 
@@ -24,11 +24,15 @@ HEAD = """\
 
 The pages of this section are written by `make docs` from the `results.json` of every folder in `results/`; they are not
 edited. Each experiment is run again by the command given with it (`oni list` names them all;
-[how runs work](../running.md), [what the paper's own scale takes](../paper-scale.md)). A claim is a statement of the
-paper, or one that corrects or adds to it, decided by a function of the measured numbers. One that does not hold stays
-here; one that the runs are too short or too few to decide is *not tested*.
+[how runs work](../running.md), [what the paper's own scale takes](../paper-scale.md)). [How claims are
+judged](../verdicts.md): one rule for all of them, the same for both sides of a comparison.
 """
-VERDICTS = {"held": "held", "not held": "**NOT held**", "not tested": "*not tested at this preset*"}
+VERDICTS = {
+    "held": "held",
+    "not held": "**NOT held**",
+    "undecided": "*undecided*",
+    "not tested": "*not tested at this preset*",
+}
 
 
 def read_records(results: Path) -> dict[str, dict[str, Any]]:
@@ -61,8 +65,8 @@ def render_overview(records: Mapping[str, dict[str, Any]]) -> str:
             rows.append([f"[{id}]({id}.md)", experiment.title, records[id]["preset"], *counts])
         else:
             rows.append([id, experiment.title, "not run", *("-" for _ in VERDICTS)])
-    count = f"Of {len(claims)} claims: **{count_verdicts(claims)}**.\n"
-    return "\n".join([count, format_markdown(Comparison(["experiment", "title", "preset", *VERDICTS], rows))])
+    counts = [f"- {words}: **{count}**" for words, count in count_by_kind(claims).items()]
+    return "\n".join([*counts, "", format_markdown(Comparison(["experiment", "title", "preset", *VERDICTS], rows))])
 
 
 def render_experiment(record: dict[str, Any], folder: str) -> str:
@@ -74,7 +78,8 @@ def render_experiment(record: dict[str, Any], folder: str) -> str:
     changes = describe_overrides(record.get("overrides"))
     provenance = describe_provenance(record)
     claims = [read_claim(claim) for claim in record["claims"]]
-    verdicts = [[VERDICTS[claim["verdict"]], claim["text"], claim["detail"]] for claim in claims]
+    verdicts = [[VERDICTS[claim["verdict"]], KINDS[claim["kind"]], claim["text"], claim["detail"]] for claim in claims]
+    judged = ["## Claims", "", format_markdown(Comparison(["", "whose", "claim", "measured"], verdicts))]
     said, chosen = "What the paper says.", "What the paper leaves open, and what was chosen."
     if not subject.paper:
         said, chosen = "Not an experiment of the paper.", "What was chosen."
@@ -85,11 +90,7 @@ def render_experiment(record: dict[str, Any], folder: str) -> str:
         "",
         f"![{subject.title}]({Path(folder, id).as_posix()}.png)",
         "",
-        "## Claims",
-        "",
-        f"{count_verdicts(claims)}:",
-        "",
-        format_markdown(Comparison(["", "claim", "measured"], verdicts)),
+        *(judged if claims else []),
         *([f"**What was found.** {subject.findings}", ""] if subject.findings else []),
         "## Numbers",
         "",

@@ -12,10 +12,13 @@ from oni.recipes.experiments.experiment import Cell, Comparison, Quantity
 from oni.recipes.experiments.record import RESULTS, read_results
 from oni.recipes.experiments.registry import load_experiment
 from oni.recipes.experiments.table_formats import format_markdown
-from oni.recipes.report.verdicts import count_verdicts, read_claim
+from oni.recipes.report.verdicts import count_by_kind, read_claim
 from website.experiments import read_records
 
-__all__ = ["MEASURED", "claims_text", "find_claim", "number", "read_record", "read_table"]
+__all__ = ["MEASURED", "NOT_YET", "claims_text", "find_claim", "number", "read_record", "read_table"]
+
+
+NOT_YET = "*Not yet measured: its runs are under way.*"
 
 
 def read_record(results: Path, id: str) -> dict[str, Any]:
@@ -67,6 +70,8 @@ def table(
         columns: which, in this order; all otherwise.
         names: other titles for columns and other words for first cells.
     """
+    if not (results / id / RESULTS).exists():
+        return NOT_YET
     comparison = read_table(results, id)
     chosen = list(columns or comparison.columns)
     places = [list(comparison.columns).index(column) for column in chosen]
@@ -100,9 +105,9 @@ def claims_text(results: Path, id: str, claim: str) -> str:
 
 
 def verdict_counts(results: Path) -> str:
-    """How many claims of all experiments have each verdict."""
+    """How many claims of all experiments have each verdict, by kind."""
     claims = [read_claim(claim) for record in read_records(results).values() for claim in record["claims"]]
-    return f"of {len(claims)} claims {count_verdicts(claims)}"
+    return "; ".join(f"{words}: {count}" for words, count in count_by_kind(claims).items())
 
 
 MEASURED: Mapping[str, Callable[..., str]] = {

@@ -53,6 +53,7 @@ def draw_spectrum(axes: Axes, results: Path) -> None:
 
 
 LAYERS = (
+    ("oni.torch_internals", "what is not public in torch, in one place", ""),
     ("oni.newton", "the map itself, tensor to tensor", "needs torch alone"),
     ("oni.diagnostics", "what one measures of a weight or a model", ""),
     ("oni.nn", "the map as parametrizations and layers", ""),
@@ -77,7 +78,7 @@ def draw_layers() -> str:
     ]
     for i, (name, what, needs) in enumerate(LAYERS):
         y = i * (height + gap) + gap / 2
-        core = i < 6
+        core = i < 7
         colour = COLOURS["oni"] if core else COLOURS["tight"]
         lines += [
             f'<rect x="1" y="{y}" width="{width - 2}" height="{height}" rx="4" fill="{colour}" fill-opacity="0.13" '

@@ -17,7 +17,8 @@ __all__ = ["Undocumented", "render_reference"]
 INTRODUCTIONS = {
     "oni": "The names of the package itself. `import oni` is all it takes.",
     "oni.nn": "Drop-in layers: torch's own signatures, and the options of [`oni.orthogonal`](oni.md#oniorthogonal) as "
-    "keywords. `groups` is what it is in torch; groups of rows within a weight are `row_groups` here.",
+    "keywords. `groups` is what it is in torch; groups of rows within a weight are `row_groups` here. "
+    "And an activation that goes with them.",
     "oni.baselines": "What the paper compares with, and torch does not have.",
     "oni.diagnostics": "How orthogonal weights and models are, and what that does.",
 }

@@ -16,17 +16,29 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from oni.bench import images, overhead
-from oni.bench.matrices.cases import CASES, measure
-from oni.bench.matrices.result import CaseResult, Result
-from oni.bench.matrices.table import show
+from oni.bench.forms import cases as forms
+from oni.bench.forms.result import FormResult
+from oni.bench.forms.table import record_forms, show_forms
+from oni.bench.matrices import cases as matrices
+from oni.bench.matrices.result import MatrixResult
+from oni.bench.matrices.table import record_matrix, show_matrices
 from oni.bench.models import cases as models
 from oni.bench.models.result import ModelResult
 from oni.bench.models.table import record_model, show_models
 from oni.bench.processes import cases as processes
 from oni.bench.processes.table import record_processes, show_processes
-from oni.bench.record import record, record_case
+from oni.bench.record import record_run
+from oni.bench.result import BenchResult
 from oni.bench.settings import SEED, Settings
-from oni.bench.targets import MODEL_TARGETS, PROCESSES_TARGETS, TARGETS, Target, Verdict, judge
+from oni.bench.targets import (
+    FORM_TARGETS,
+    MATRIX_TARGETS,
+    MODEL_TARGETS,
+    PROCESSES_TARGETS,
+    BenchTarget,
+    BenchVerdict,
+    judge_targets,
+)
 from oni.files import check_writable, write_atomically
 from oni.machine import torch_threads
 from oni.names import unknown_name
@@ -49,7 +61,7 @@ class Named(Protocol):
 
 
 C = TypeVar("C", bound=Named)
-R = TypeVar("R", bound=Result)
+R = TypeVar("R", bound=BenchResult)
 
 
 @dataclass(frozen=True)
@@ -60,45 +72,56 @@ class Subject(Generic[C, R]):
     begin: Callable[[C], R]
     """The empty result of a case."""
     measure: Callable[[C, R, Settings, Watch], None]
-    targets: Sequence[Target]
-    show: Callable[[Sequence[R], Sequence[Verdict], Settings, Console], None]
+    targets: Sequence[BenchTarget]
+    show: Callable[[Sequence[R], Sequence[BenchVerdict], Settings, Console], None]
     record: Callable[[R], dict[str, Any]]
 
 
-PROCESSES: Subject[Any, Any] = Subject(
-    lambda: processes.CASES,
-    processes.begin,
-    processes.measure,
-    PROCESSES_TARGETS,
-    show_processes,
-    record_processes,
-)
-"""The models in several processes."""
-
 SUBJECTS: dict[str, Subject[Any, Any]] = {
     "matrices": Subject(
-        lambda: CASES, lambda case: CaseResult(case.name, case.shape), measure, TARGETS, show, record_case
+        lambda: matrices.MATRIX_CASES,
+        lambda case: MatrixResult(case.name, case.shape, spectrum=case.spectrum, about=case.about),
+        matrices.measure_matrix,
+        MATRIX_TARGETS,
+        show_matrices,
+        record_matrix,
+    ),
+    "forms": Subject(
+        lambda: forms.FORM_CASES,
+        lambda case: FormResult(case.name, case.shape),
+        forms.measure_forms,
+        FORM_TARGETS,
+        show_forms,
+        record_forms,
     ),
     "models": Subject(
-        lambda: models.CASES,
+        lambda: models.MODEL_CASES,
         lambda case: ModelResult(case.name, case.about),
-        models.measure,
+        models.measure_model,
         MODEL_TARGETS,
         show_models,
         record_model,
     ),
+    "processes": Subject(
+        lambda: processes.PROCESSES_CASES,
+        processes.begin,
+        processes.measure_processes,
+        PROCESSES_TARGETS,
+        show_processes,
+        record_processes,
+    ),
     "images": Subject(
-        lambda: images.CASES,
+        lambda: images.IMAGE_CASES,
         lambda case: images.ImageResult(case.name, case.about),
-        images.measure,
+        images.measure_formats,
         images.IMAGE_TARGETS,
         images.show_images,
         images.record_images,
     ),
     "overhead": Subject(
-        lambda: overhead.CASES,
+        lambda: overhead.OVERHEAD_CASES,
         lambda case: overhead.OverheadResult(case.name, case.about, case),
-        overhead.measure,
+        overhead.measure_overhead,
         (),
         overhead.show_overhead,
         overhead.record_overhead,
@@ -112,12 +135,10 @@ def run(settings: Settings) -> int:
     subject = SUBJECTS.get(settings.what)
     if subject is None:
         raise ValueError(unknown_name("bench", settings.what, SUBJECTS))
-    if settings.processes is not None:
-        subject = PROCESSES
     cases = choose_cases(subject.cases(), settings)
     if settings.json is not None:
         check_writable(settings.json)
-    results: list[Result] = []
+    results: list[BenchResult] = []
     complete = False
     torch.manual_seed(SEED)
     with torch_threads(settings.threads):
@@ -129,9 +150,9 @@ def run(settings: Settings) -> int:
             complete = True
         except KeyboardInterrupt:
             pass
-        verdicts = judge(results, subject.targets)
+        verdicts = judge_targets(results, subject.targets)
         if settings.json is not None:
-            content = record(results, verdicts, settings, complete=complete, record_case=subject.record)
+            content = record_run(results, verdicts, settings, complete=complete, record_case=subject.record)
             write_atomically(settings.json, json.dumps(content, indent=1) + "\n")
         subject.show(results, verdicts, settings, console(plain=settings.plain))
     if not complete:

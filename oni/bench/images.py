@@ -12,21 +12,29 @@ from rich.console import Console
 from torch import nn
 
 import oni
-from oni.bench.matrices.limit import finish
-from oni.bench.matrices.result import Result, Timed, time_ratio
-from oni.bench.models.training import TrainingStep, classification
+from oni.bench.limit import finish
 from oni.bench.record import to_dict
+from oni.bench.result import BenchResult, Timed, time_interval, time_ratio
 from oni.bench.settings import SEED, Settings
-from oni.bench.table import format_median, format_range, show_case, show_heading, show_targets
-from oni.bench.targets import Target, Verdict
+from oni.bench.table import format_median, format_spread, show_case, show_heading, show_targets
+from oni.bench.targets import BenchTarget, BenchVerdict
+from oni.bench.training import TrainingStep, classification
 from oni.recipes.data.augment import augment
 from oni.recipes.networks.registry import find_output_layer
 from oni.recipes.networks.resnet_cifar import ResNetCIFAR
 from oni.recipes.networks.vgg import VGG
 from oni.terminal import ascii_only, table
-from oni.timing import Times, Watch, interleaved
+from oni.timing import Interval, Times, Watch, interleaved
 
-__all__ = ["CASES", "IMAGE_TARGETS", "Case", "ImageResult", "measure", "record_images", "show_images"]
+__all__ = [
+    "IMAGE_CASES",
+    "IMAGE_TARGETS",
+    "ImageCase",
+    "ImageResult",
+    "measure_formats",
+    "record_images",
+    "show_images",
+]
 
 SHAPE = (3, 32, 32)
 CONTIGUOUS, IMAGES_LAST, ALL_LAST = "contiguous", "images channels last", "all channels last"
@@ -41,7 +49,7 @@ channels last of the images alone, or of the weights as well: layers pass on wha
 
 
 @dataclass(frozen=True)
-class Case:
+class ImageCase:
     """A network, and the batches that it is trained on."""
 
     name: str
@@ -53,24 +61,24 @@ class Case:
     quick: bool = False
 
 
-CASES = (
-    Case("vgg-g2k1", "VGG-style g=2 k=1, batch 128", partial(VGG, 2, 1)),
-    Case("vgg-g2k1-oni", "the same with ONI", partial(VGG, 2, 1), converted=True),
-    Case("resnet20", "ResNet-20 without normalisation, batch 128", partial(ResNetCIFAR, 3)),
-    Case("resnet20-b8", "the same, batch 8", partial(ResNetCIFAR, 3), batch=8, quick=True),
-    Case("resnet20-oni", "ResNet-20 with ONI, batch 128", partial(ResNetCIFAR, 3), converted=True),
-    Case("resnet20-bn", "ResNet-20 with batch normalisation, batch 128", partial(ResNetCIFAR, 3, norm="batch")),
-    Case("resnet20-gn", "ResNet-20 with group normalisation, batch 128", partial(ResNetCIFAR, 3, norm="group")),
+IMAGE_CASES = (
+    ImageCase("vgg-g2k1", "VGG-style g=2 k=1, batch 128", partial(VGG, 2, 1)),
+    ImageCase("vgg-g2k1-oni", "the same with ONI", partial(VGG, 2, 1), converted=True),
+    ImageCase("resnet20", "ResNet-20 without normalisation, batch 128", partial(ResNetCIFAR, 3)),
+    ImageCase("resnet20-b8", "the same, batch 8", partial(ResNetCIFAR, 3), batch=8, quick=True),
+    ImageCase("resnet20-oni", "ResNet-20 with ONI, batch 128", partial(ResNetCIFAR, 3), converted=True),
+    ImageCase("resnet20-bn", "ResNet-20 with batch normalisation, batch 128", partial(ResNetCIFAR, 3, norm="batch")),
+    ImageCase("resnet20-gn", "ResNet-20 with group normalisation, batch 128", partial(ResNetCIFAR, 3, norm="group")),
 )
 IMAGE_TARGETS = (
     *(
-        Target(case, "time", names, IMAGES_LAST, at_most=0.05)
+        BenchTarget(case, "time", names, IMAGES_LAST, at_most=0.05)
         for case in ("vgg-g2k1", "resnet20", "resnet20-b8")
         for names in AUGMENTED
     ),
     *(
-        Target(case.name, "time", IMAGES_LAST, CONTIGUOUS, at_most=1.0)
-        for case in CASES
+        BenchTarget(case.name, "time", IMAGES_LAST, CONTIGUOUS, at_most=1.0)
+        for case in IMAGE_CASES
         if case.batch == 128 and case.name != "resnet20-gn"
     ),
 )
@@ -84,19 +92,18 @@ class ImageEntry(Timed):
 
 
 @dataclass
-class ImageResult(Result):
+class ImageResult(BenchResult):
     """One network."""
 
     name: str
     about: str
     entries: dict[str, ImageEntry] = field(default_factory=dict)
 
-    def measured(self, quantity: str, name: str, over: str) -> float | None:
-        ratio = time_ratio(self.entries, name, over)
-        return None if ratio is None else ratio.median
+    def measured(self, quantity: str, name: str, over: str) -> Interval | None:
+        return time_interval(self.entries, name, over)
 
 
-def measure(case: Case, result: ImageResult, settings: Settings, watch: Watch) -> None:
+def measure_formats(case: ImageCase, result: ImageResult, settings: Settings, watch: Watch) -> None:
     """Time training steps in every format and augmentations, in turns; ``result`` is filled on the way."""
     calls: dict[str, Callable[[], object]] = {name: make_step(case, name, settings.device) for name in FORMATS}
     pixels = torch.randint(256, (case.batch, *SHAPE), dtype=torch.uint8, device=settings.device)
@@ -111,7 +118,7 @@ def measure(case: Case, result: ImageResult, settings: Settings, watch: Watch) -
         watch("in turns", done)
 
 
-def make_step(case: Case, format: str, device: str) -> TrainingStep:
+def make_step(case: ImageCase, format: str, device: str) -> TrainingStep:
     """A training step with images and weights in a format; the same numbers in all of them."""
     torch.manual_seed(SEED)
     images_last, weights_last = FORMATS[format]
@@ -131,7 +138,7 @@ def augment_batch(pixels: torch.Tensor, indices: torch.Tensor, names: Sequence[s
 
 
 def show_images(
-    results: Sequence[ImageResult], verdicts: Sequence[Verdict], settings: Settings, terminal: Console
+    results: Sequence[ImageResult], verdicts: Sequence[BenchVerdict], settings: Settings, terminal: Console
 ) -> None:
     """Print everything that was measured."""
     plain = ascii_only(terminal, plain=settings.plain)
@@ -145,7 +152,11 @@ def show_images(
         for name, entry in result.entries.items():
             seconds, ratio = entry.seconds, time_ratio(result.entries, name, CONTIGUOUS)
             rows.add_row(
-                name, format_median(seconds, 1e3), format_range(seconds, 1e3), format_median(ratio), format_range(ratio)
+                name,
+                format_median(seconds, 1e3),
+                format_spread(seconds, 1e3),
+                format_median(ratio),
+                format_spread(ratio),
             )
         terminal.print(rows)
     show_targets(results, verdicts, plain, terminal)

@@ -13,12 +13,12 @@ from rich.text import Text
 from torch import nn
 
 import oni
-from oni.bench.matrices.result import Result, Timed, time_ratio
-from oni.bench.models.training import TrainingStep, classification
 from oni.bench.record import to_dict
+from oni.bench.result import BenchResult, Timed, time_ratio
 from oni.bench.settings import SEED, Settings
-from oni.bench.table import format_median, format_range, show_heading
-from oni.bench.targets import Verdict
+from oni.bench.table import format_median, format_spread, show_heading
+from oni.bench.targets import BenchVerdict
+from oni.bench.training import TrainingStep, classification
 from oni.diagnostics import cost
 from oni.models.select import choose_weights
 from oni.recipes.networks.registry import find_plain_layers
@@ -27,7 +27,7 @@ from oni.recipes.networks.vgg16 import VGG16
 from oni.terminal import ascii_only, format_number, table
 from oni.timing import Quartiles, Times, Watch, interleaved, paired_difference
 
-__all__ = ["CASES", "Case", "OverheadResult", "measure", "record_overhead", "show_overhead"]
+__all__ = ["OVERHEAD_CASES", "OverheadCase", "OverheadResult", "measure_overhead", "record_overhead", "show_overhead"]
 
 PLAIN, ONI = "plain", "oni"
 SMALL = 2
@@ -49,7 +49,7 @@ predicted  + with the paper's batch: the cost model's multiply-adds of ONI over 
 
 
 @dataclass(frozen=True)
-class Case:
+class OverheadCase:
     """A network with the paper's number of steps, and the batches that it is trained on."""
 
     name: str
@@ -65,11 +65,11 @@ class Case:
     quick: bool = False
 
 
-CASES = (
-    Case("vgg16-b32", "VGG-16 at 224 x 224, batch 32, T = 5", VGG16, 224, 5, 32, 128, 7.2),
-    Case("resnet50-b64", "ResNet-50 at 224 x 224, batch 64, T = 2", resnet50, 224, 2, 64, 256, 12),
-    Case("resnet101-b32", "ResNet-101 at 224 x 224, batch 32, T = 2", resnet101, 224, 2, 32, 256, 18),
-    Case(
+OVERHEAD_CASES = (
+    OverheadCase("vgg16-b32", "VGG-16 at 224 x 224, batch 32, T = 5", VGG16, 224, 5, 32, 128, 7.2),
+    OverheadCase("resnet50-b64", "ResNet-50 at 224 x 224, batch 64, T = 2", resnet50, 224, 2, 64, 256, 12),
+    OverheadCase("resnet101-b32", "ResNet-101 at 224 x 224, batch 32, T = 2", resnet101, 224, 2, 32, 256, 18),
+    OverheadCase(
         "resnet18-b8",
         "ResNet-18 of half the width at 64 x 64, batch 8, T = 2",
         partial(resnet18, width=32, classes=20),
@@ -84,20 +84,20 @@ CASES = (
 
 
 @dataclass
-class StepTimes(Timed):
+class OverheadTimes(Timed):
     """Training steps."""
 
     times: Times = field(default_factory=dict)
 
 
 @dataclass
-class OverheadResult(Result):
+class OverheadResult(BenchResult):
     """One network."""
 
     name: str
     about: str
-    case: Case
-    entries: dict[str, StepTimes] = field(default_factory=dict)
+    case: OverheadCase
+    entries: dict[str, OverheadTimes] = field(default_factory=dict)
     network_products: float = 0.0
     """Multiply-adds of all layers in a training step, for one image."""
     oni_products: float = 0.0
@@ -138,7 +138,7 @@ class OverheadResult(Result):
         return self.part * self.network_products * self.case.batch / self.oni_products
 
 
-def measure(case: Case, result: OverheadResult, settings: Settings, watch: Watch) -> None:
+def measure_overhead(case: OverheadCase, result: OverheadResult, settings: Settings, watch: Watch) -> None:
     """Count products, then time steps of the plain and the converted network in turns; ``result`` is filled."""
     torch.manual_seed(SEED)
     networks = {}
@@ -146,7 +146,7 @@ def measure(case: Case, result: OverheadResult, settings: Settings, watch: Watch
         watch(f"building {name}", 0.0)
         network = case.build()
         if name == PLAIN:
-            count_products(case, result, network)
+            count_multiply_adds(case, result, network)
         else:
             skip = find_plain_layers(network)
             oni.convert(network, steps=case.steps, center=True, scale="relu", learn_scale=True, skip=skip)
@@ -159,13 +159,13 @@ def measure(case: Case, result: OverheadResult, settings: Settings, watch: Watch
         }
         for call in calls.values():
             call()
-        result.entries.update({name: StepTimes() for name in calls})
+        result.entries.update({name: OverheadTimes() for name in calls})
         times = {name: result.entries[name].times for name in calls}
         for done in interleaved(calls, times, seconds=settings.seconds, least_rounds=settings.least_rounds):
             watch(f"batches of {batch}, in turns", done)
 
 
-def count_products(case: Case, result: OverheadResult, network: nn.Module) -> None:
+def count_multiply_adds(case: OverheadCase, result: OverheadResult, network: nn.Module) -> None:
     """Multiply-adds of the network and of ONI, by the cost model."""
     rows = cost(network, (3, case.size, case.size), batch_size=1, steps=case.steps)
     converted = choose_weights(network, None, find_plain_layers(network))
@@ -175,7 +175,7 @@ def count_products(case: Case, result: OverheadResult, network: nn.Module) -> No
 
 
 def show_overhead(
-    results: Sequence[OverheadResult], verdicts: Sequence[Verdict], settings: Settings, terminal: Console
+    results: Sequence[OverheadResult], verdicts: Sequence[BenchVerdict], settings: Settings, terminal: Console
 ) -> None:
     """Print everything that was measured, and what follows from it."""
     plain = ascii_only(terminal, plain=settings.plain)
@@ -191,7 +191,7 @@ def show_overhead(
                 name,
                 str(len(entry.times)),
                 format_median(entry.seconds),
-                format_range(entry.seconds),
+                format_spread(entry.seconds),
                 format_median(result.added) if is_oni else "",
                 format_percent(result.part if is_oni else None),
                 format_number(result.slowness) if is_oni and result.slowness is not None else "",

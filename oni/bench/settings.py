@@ -21,7 +21,7 @@ class Settings:
 
     what: str = "matrices"
     seconds: float = 10.0
-    """Time budget of one case."""
+    """Time budget of one case, beside what very slow contenders take."""
     quick: bool = False
     cases: str | None = None
     """A glob pattern for the names of cases."""
@@ -30,7 +30,7 @@ class Settings:
     json: Path | None = None
     plain: bool = False
     processes: int | None = None
-    """So many train a network together, each with one thread unless ``threads`` says otherwise."""
+    """Of ``processes``: so many train a network together, each with one thread unless ``threads`` says otherwise."""
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.seconds) and self.seconds > 0):
@@ -38,12 +38,14 @@ class Settings:
         if self.threads is not None and self.threads < 1:
             raise ValueError(f"--threads must be at least 1, got {self.threads}")
         if self.processes is not None:
-            if self.what != "models":
-                raise ValueError(f"--processes is for oni bench models, not {self.what}; leave it out")
+            if self.what != "processes":
+                raise ValueError(f"--processes is for oni bench processes, not {self.what}; leave it out")
             if self.processes < 2:
                 raise ValueError(f"--processes must be at least 2, got {self.processes}; 1 is measured beside it")
+        if self.what == "processes":
             if self.device != "cpu":
-                raise ValueError("--processes measures processes on the CPU; leave out --device")
+                raise ValueError("oni bench processes measures processes on the CPU; leave out --device")
+            object.__setattr__(self, "processes", self.processes or 2)
             object.__setattr__(self, "threads", self.threads or 1)
         try:
             kind = torch.device(self.device).type
@@ -59,12 +61,16 @@ class Settings:
     @property
     def patience(self) -> float:
         """A peer that needs more seconds than this for one call is skipped."""
-        calm = {"matrices": (0.25, 5.0), "models": (1.0, 20.0)}
-        return calm.get(self.what, calm["matrices"])[not self.quick]
+        return (1.0 if self.quick else 20.0) if self.trains_networks else (0.25 if self.quick else 5.0)
 
     @property
     def least_rounds(self) -> int:
-        return 3 if self.quick or self.what == "models" else 5
+        return 3 if self.quick or self.trains_networks else 5
+
+    @property
+    def trains_networks(self) -> bool:
+        """Whether a call is a training step of a whole network, which takes its time."""
+        return self.what in ("models", "processes")
 
     def command(self) -> str:
         """The command that does the same again."""

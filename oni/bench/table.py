@@ -8,16 +8,25 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from oni.bench.matrices.result import Result, Timed
+from oni.bench.result import BenchResult, Timed
 from oni.bench.settings import Settings
-from oni.bench.targets import Target, Verdict
+from oni.bench.targets import BenchTarget, BenchVerdict
 from oni.machine import machine, versions
 from oni.terminal import format_number, table
 from oni.timing import Interval, Quartiles
 
-__all__ = ["format_median", "format_range", "show_case", "show_heading", "show_targets", "target_table"]
+__all__ = [
+    "describe_verdict",
+    "format_delta",
+    "format_median",
+    "format_spread",
+    "show_case",
+    "show_heading",
+    "show_targets",
+    "target_table",
+]
 
-WORDS = {True: ("reached", "green"), False: ("not reached", "red"), None: ("not measured", "dim")}
+WORDS = {True: ("reached", "green"), False: ("not reached", "red")}
 
 
 def show_heading(settings: Settings, legend: str, terminal: Console) -> None:
@@ -37,7 +46,9 @@ def show_case(name: str, about: str, entries: Mapping[str, Timed], terminal: Con
     terminal.print(Text.assemble("\n", (name, "bold"), f": {about}; {rounds} rounds"))
 
 
-def show_targets(results: Sequence[Result], verdicts: Sequence[Verdict], ascii_only: bool, terminal: Console) -> None:
+def show_targets(
+    results: Sequence[BenchResult], verdicts: Sequence[BenchVerdict], ascii_only: bool, terminal: Console
+) -> None:
     """Print the targets of the cases that were run."""
     terminal.print(Text("\nWhat is asked of it", style="bold"))
     names = {result.name for result in results}
@@ -47,32 +58,39 @@ def show_targets(results: Sequence[Result], verdicts: Sequence[Verdict], ascii_o
         terminal.print(f"Left out: {len(verdicts) - len(judged)} targets of cases that were not run.")
 
 
-def target_table(verdicts: Sequence[Verdict], ascii_only: bool = False) -> Table:
+def target_table(verdicts: Sequence[BenchVerdict], ascii_only: bool = False) -> Table:
     """One row per target, in the order of the cases."""
     rows = table(ascii_only)
     rows.add_column("case", no_wrap=True)
     rows.add_column("quantity")
     rows.add_column("asked", justify="right")
     rows.add_column("measured", justify="right")
+    rows.add_column("9 of 10", justify="right")
     rows.add_column("", no_wrap=True)
     for verdict in verdicts:
-        word, style = WORDS[verdict.reached]
-        measured = "" if verdict.measured is None else format_number(verdict.measured)
+        word, style = describe_verdict(verdict)
+        measured = "" if verdict.measured is None else format_number(verdict.measured.value)
         if verdict.is_lower_bound:
             measured = f"over {measured}"
         target = verdict.target
-        rows.add_row(target.case, describe(target), describe_bound(target), measured, word, style=style)
+        spread = "" if verdict.is_lower_bound else format_spread(verdict.measured)
+        rows.add_row(target.case, describe_target(target), describe_bound(target), measured, spread, word, style=style)
     return rows
 
 
-def describe(target: Target) -> str:
+def describe_verdict(verdict: BenchVerdict) -> tuple[str, str]:
+    """A word for it, and the style to print that in."""
+    if verdict.reached is None:
+        return ("not measured" if verdict.measured is None else "undecided", "dim")
+    return WORDS[verdict.reached]
+
+
+def describe_target(target: BenchTarget) -> str:
     """What is divided by what."""
-    names = target.names
-    contender = names[0] if len(names) == 1 else f"the fastest of {', '.join(names)}"
-    return f"{target.quantity} of {contender} / {target.over}"
+    return f"{target.quantity} of {target.contender} / {target.over}"
 
 
-def describe_bound(target: Target) -> str:
+def describe_bound(target: BenchTarget) -> str:
     """What it must come to."""
     return f">= {target.at_least:.3g}" if target.at_least is not None else f"<= {target.at_most:.3g}"
 
@@ -82,6 +100,15 @@ def format_median(quartiles: Quartiles | None, unit: float = 1.0) -> str:
     return "" if quartiles is None else format_number(unit * quartiles.median)
 
 
-def format_range(interval: Quartiles | Interval | None, unit: float = 1.0) -> str:
+def format_spread(interval: Quartiles | Interval | None, unit: float = 1.0) -> str:
     """From the lower to the upper end."""
     return "" if interval is None else f"{format_number(unit * interval.low)}-{format_number(unit * interval.high)}"
+
+
+def format_delta(delta: float) -> str:
+    """A delta to two decimals, or its size.
+
+    >>> format_delta(1.3449), format_delta(0.0), format_delta(3e-6)
+    ('1.34', '0.00', '3e-06')
+    """
+    return f"{delta:.2f}" if delta == 0 or delta >= 0.005 else f"{delta:.0e}"

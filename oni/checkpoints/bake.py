@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
 from oni.checkpoints.files import read, state_dicts, write
+from oni.checkpoints.matrices import why_too_long, why_unreadable
+from oni.files import check_writable
 from oni.models.bake_state_dict import bake_state_dict, find_proxies
 from oni.names import unknown_name
 from oni.terminal import printable
@@ -24,9 +27,11 @@ def bake(path: Path, out: Path, key: str | None = None, **given: Any) -> None:
         raise ValueError(f"--out {out}: the name must end in {', '.join(SUFFIXES)}")
     if out.exists() and path.exists() and out.samefile(path):
         raise ValueError(f"--out {out} is the checkpoint itself, which holds what training goes on from; name another")
+    check_writable(out)
     options = read_options({name: value for name, value in given.items() if value is not None})
     try:
         state = choose_state(state_dicts(read(path)), key)
+        check_proxies(state, options.get("steps"))
         baked = bake_state_dict(state, **options)
     except ValueError as error:
         text = str(error)
@@ -36,6 +41,15 @@ def bake(path: Path, out: Path, key: str | None = None, **given: Any) -> None:
     write(baked, out)
     count = sum(1 for _ in find_proxies(state))
     print(f"{printable(str(out))}: {len(baked)} tensors, {count} of them orthogonal weights baked")
+
+
+def check_proxies(state: Mapping[str, Tensor], steps: int | None) -> None:
+    """Refuse proxies of which no weight can be computed, or only in more time and memory than there is."""
+    for proxy in find_proxies(state):
+        chosen = steps if steps is not None else proxy.saved.steps if proxy.saved is not None else 0
+        why = why_unreadable(proxy.Z) or why_too_long(chosen)
+        if why:
+            raise ValueError(f"{proxy.weight}: its proxy can't be baked: {why}")
 
 
 def read_options(options: dict[str, Any]) -> dict[str, Any]:

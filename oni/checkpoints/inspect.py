@@ -8,20 +8,21 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
 from rich.console import Console
 from rich.progress import Progress
 from rich.text import Text
-from torch import Tensor
 
 from oni.checkpoints.files import read, state_dicts
 from oni.checkpoints.matrices import LIMIT, Matrix, measure, weights_of
+from oni.checkpoints.table import SPARKLINE, Layout, show_table, to_ascii
 from oni.files import check_writable, replace_file, write_atomically
-from oni.terminal import ascii_only, console, format_number, printable, table
+from oni.terminal import ascii_only, console, printable
 
-__all__ = ["inspect", "record", "show", "sparkline"]
+__all__ = ["inspect", "record", "show"]
 
 PICTURES = (".png", ".svg", ".pdf")
+NAMED = 20
+"""Matrices that were left out and are named one by one."""
 
 
 def inspect(
@@ -67,67 +68,40 @@ def save_picture(matrices: Sequence[Matrix], title: str, path: Path) -> None:
 
 
 def show(matrices: Sequence[Matrix], terminal: Console, path: Path, *, plain: bool = False) -> None:
-    """Print the table, in ASCII alone if ``plain``."""
-    labels = [printable(matrix.label, ascii_only=plain) for matrix in matrices]
+    """Print the table and what is to be said about it, in ASCII alone if ``plain``."""
     terminal.print(Text(f"{printable(str(path), ascii_only=plain)}: {len(matrices)} weight matrices\n"), soft_wrap=True)
-    delta, sigma = ("d", "s") if plain else ("δ", "σ")
-    wide = terminal.width >= 74 + min(max(map(len, labels)), 40)
-    deltas = [f"{delta} row", f"{delta} col"] if wide else [f"{delta}"]
-    ends = ["cond", "eff. rank"] if wide else ["cond"]
-    rows = table(plain)
-    rows.add_column("weight", overflow="fold")
-    for heading in ("matrix", *deltas, f"{sigma} min", "median", "max", *ends):
-        rows.add_column(heading, justify="right", no_wrap=True)
-    rows.add_column(f"{sigma} / {sigma} max", no_wrap=True)
-    for label, matrix in zip(labels, matrices, strict=True):
-        style = "dim" if matrix.kind == "proxy" or matrix.sigma is None else None
-        rows.add_row(Text(label), f"{matrix.size[0]} x {matrix.size[1]}", *cells(matrix, wide, plain), style=style)
-    terminal.print(rows)
+    layout = show_table(matrices, terminal, ascii=plain)
     terminal.print()
-    for note in notes(matrices, wide, delta, sigma):
-        terminal.print(Text(printable(note, ascii_only=plain)))
+    for note in (*name_left_out(matrices), *explain_columns(matrices, layout)):
+        terminal.print(Text(printable(to_ascii(note) if plain else note, ascii_only=plain)))
 
 
-def cells(matrix: Matrix, wide: bool, plain: bool) -> list[str]:
-    """The cells of a row beside the name and the size."""
-    if matrix.sigma is None:
-        return [*[""] * (7 if wide else 5), "left out"]
-    deltas = [matrix.delta_row, matrix.delta_column] if wide else [matrix.delta]
-    condition = ">1e7" if matrix.condition >= 1e7 else f"{matrix.condition:.2g}"
-    ends = [condition, f"{matrix.rank:.1f}"] if wide else [condition]
-    quantiles = [matrix.quantile(share) for share in (0, 0.5, 1)]
-    return [*map(format_number, (*deltas, *quantiles)), *ends, sparkline(matrix.sigma, 12, plain)]
+def name_left_out(matrices: Sequence[Matrix]) -> Iterator[str]:
+    """Which matrices were left out and why; of many, the first."""
+    left_out = [matrix for matrix in matrices if matrix.why]
+    for matrix in left_out[:NAMED]:
+        yield f"Left out: {matrix.label}: {matrix.why}."
+    if len(left_out) > NAMED:
+        yield f"Left out: {len(left_out) - NAMED} more; --json FILE says why each."
 
 
-def notes(matrices: Sequence[Matrix], wide: bool, delta: str, sigma: str) -> Iterator[str]:
-    """What the columns mean, and what was left out."""
-    for matrix in matrices:
-        if matrix.why:
-            yield f"Left out: {matrix.label}: {matrix.why}."
-    side = "of rows (row) and columns (col)" if wide else "of the short side"
+def explain_columns(matrices: Sequence[Matrix], layout: Layout) -> Iterator[str]:
+    """What the columns mean."""
+    side = "of the short side" if "δ" in layout.columns else "of rows (row) and columns (col)"
+    spark = "" if SPARKLINE in layout.missing else ", at the right from the largest to the smallest"
     yield (
-        f"{delta} is the distance from orthonormal, ||W W^T - I||, {side}; an orthogonal weight with a scale has cond "
-        f"1 instead. {sigma} are singular values, at the right from the largest to the smallest. A convolution's "
-        f"weight is the matrix (out, in * kernel); its {sigma} do not bound the convolution: see "
-        "oni.diagnostics.operator_norm."
+        f"δ is the distance from orthonormal, ||W W^T - I||, {side}; an orthogonal weight with a scale has cond "
+        f"1 instead. σ are singular values{spark}. A convolution's weight is the matrix (out, in * kernel); its σ do "
+        "not bound the convolution: see oni.diagnostics.operator_norm."
     )
+    if layout.missing:
+        yield f"No room for {', '.join(layout.missing)}: a wider terminal shows more, --json FILE has every number."
     if any(matrix.kind == "proxy" for matrix in matrices):
-        yield "A proxy is what trains; the weight in use is computed from it, and shown too if its options were saved."
-
-
-def sparkline(sigma: Tensor, width: int, ascii_only: bool = False) -> str:
-    """Singular values as a share of the largest, from it to the smallest.
-
-    >>> sigma = torch.tensor([1.0, 0.9, 0.5, 0.1, 0.0])
-    >>> sparkline(sigma, 5), sparkline(sigma, 5, ascii_only=True)
-    ('█▇▄▁ ', '98510')
-    """
-    if not bool(torch.isfinite(sigma).all()):
-        return "NaN"
-    chosen = sigma[torch.linspace(0, len(sigma) - 1, min(width, len(sigma))).round().long()]
-    shares = (chosen / chosen[0]).nan_to_num(0).tolist()
-    levels = "0123456789" if ascii_only else " ▁▂▃▄▅▆▇█"
-    return "".join(levels[int(share * (len(levels) - 1) + 0.5)] for share in shares)
+        star = "" if any(name.endswith("(proxy)") for name in layout.names) else " (*)"
+        yield (
+            f"A proxy{star} is what trains; the weight in use is computed from it, and shown too if its options were "
+            "saved."
+        )
 
 
 def record(path: Path, matrices: Sequence[Matrix]) -> dict[str, Any]:
@@ -150,7 +124,7 @@ def record(path: Path, matrices: Sequence[Matrix]) -> dict[str, Any]:
             "sigma_max": finite(matrix.quantile(1)),
             "condition_number": finite(matrix.condition),
             "effective_rank": finite(matrix.rank),
-            "sigma": None if matrix.sigma is None else [finite(value) for value in matrix.sigma.tolist()],
+            "sigma": None if matrix.sigma is None else [finite(value) for value in matrix.values],
         }
         for matrix in matrices
     ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import torch
@@ -13,11 +14,13 @@ from torch import Tensor
 from oni.diagnostics.spectrum import effective_rank_of, spectrum
 from oni.models.bake_state_dict import Proxy, find_proxies
 
-__all__ = ["LIMIT", "Matrix", "Weight", "measure", "singular_values", "weights_of"]
+__all__ = ["LIMIT", "Matrix", "Weight", "measure", "singular_values", "weights_of", "why_too_long", "why_unreadable"]
 
 LIMIT = 4096
 DECOMPOSED = 256
 """Up to this short side by a singular value decomposition, beyond by the Gram matrix."""
+MOST_STEPS = 1000
+"""Of the iteration: 1000 lift even a singular value of 1e-170 to 1."""
 BLOCK = 1 << 24
 """Entries of a large matrix that are turned into float64 at a time."""
 
@@ -53,12 +56,19 @@ class Matrix:
         """Its name, with a word if it is a proxy."""
         return f"{self.name} (proxy)" if self.kind == "proxy" else self.name
 
+    @cached_property
+    def values(self) -> list[float]:
+        """The singular values as numbers, as tensors of a few are slow; empty if it was left out."""
+        return [] if self.sigma is None else self.sigma.tolist()
+
     def excess(self, side: int) -> float:
         """The square of the distance from orthonormal rows (side 0) or columns (side 1)."""
-        if self.sigma is None:
+        if not self.values:
             return math.nan
-        count = self.sigma.numel() // min(self.size)
-        return float((self.sigma.square() - 1).square().sum()) + count * (self.size[side] - min(self.size))
+        count = len(self.values) // min(self.size)
+        # A product of huge numbers is infinite, where a power raises.
+        away = [value * value - 1 for value in self.values]
+        return sum(excess * excess for excess in away) + count * (self.size[side] - min(self.size))
 
     @property
     def delta_row(self) -> float:
@@ -74,8 +84,12 @@ class Matrix:
         return min(self.delta_row, self.delta_column)
 
     def quantile(self, share: float) -> float:
-        """The singular value with this share of the others below it."""
-        return math.nan if self.sigma is None else float(self.sigma.quantile(share))
+        """The singular value with this share of the others below it, between two of them where none has."""
+        if not self.values or math.isnan(self.values[0]):  # NaN is sorted before all numbers
+            return math.nan
+        position = (1 - share) * (len(self.values) - 1)
+        above, below = self.values[math.floor(position)], self.values[math.ceil(position)]
+        return above + (below - above) * (position % 1)
 
     @property
     def condition(self) -> float:
@@ -124,7 +138,9 @@ def measure(weight: Weight, *, limit: int = LIMIT) -> Matrix:
     else:
         layout = None
     size = (rows, columns)
-    why = why_left_out(tensor, size, limit)
+    why = why_unreadable(tensor) or why_left_out(size, limit)
+    if not why and kind == "baked" and proxy is not None and proxy.saved is not None:
+        why = why_too_long(proxy.saved.steps)
     if why:
         return Matrix(name, kind, shape, size, None, why)
     try:
@@ -136,15 +152,28 @@ def measure(weight: Weight, *, limit: int = LIMIT) -> Matrix:
         return Matrix(name, kind, shape, size, None, " ".join(str(error).split())[:60])
 
 
-def why_left_out(tensor: Tensor, size: tuple[int, int], limit: int) -> str:
-    """Why not to compute anything of a tensor; empty if nothing is against it."""
+def why_unreadable(tensor: Tensor) -> str:
+    """Why nothing can be computed of a tensor; empty if it can."""
     if tensor.layout is not torch.strided:
-        return "sparse"
+        return f"sparse ({tensor.layout}); save tensor.to_dense() instead"
+    if tensor.is_meta:
+        return "on the meta device, so that it has a shape but no values"
     if tensor.numel() * tensor.element_size() > tensor.untyped_storage().nbytes():
         return "not stored in full"
-    if min(size) > limit:
-        return f"its short side is over {limit}; --limit {min(size)} takes it in"
     return ""
+
+
+def why_left_out(size: tuple[int, int], limit: int) -> str:
+    """Why to compute nothing of a matrix that would take long; empty if it does not."""
+    return f"its short side is over {limit}; --limit {min(size)} takes it in" if min(size) > limit else ""
+
+
+def why_too_long(steps: int) -> str:
+    """Why not to take a number of steps that a file asks for; empty if it is a sensible one.
+
+    Memory and time grow with it, so that a file of a few kB could take all there is.
+    """
+    return f"steps={steps} is over {MOST_STEPS}, the most that is computed for a file" if steps > MOST_STEPS else ""
 
 
 def singular_values(W: Tensor) -> Tensor:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import islice
 
 import torch
 from matplotlib.axes import Axes
@@ -14,12 +15,14 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator
 
 from oni.checkpoints.matrices import Matrix
 from oni.style import COLOURS, PAGE_WIDTH, tint
-from oni.terminal import format_number, printable
+from oni.terminal import format_number, printable, shorten_name
 
 __all__ = ["draw"]
 
 IN_A_PANEL = 48
 PANELS = 3
+MOST = 600
+"""Strips in a picture: nobody looks at more, and each takes its time."""
 BINS = 90
 DEEPEST = 1e-4
 """Singular values below this share of the largest are drawn at the left edge."""
@@ -28,7 +31,8 @@ LETTERS = 34
 
 def draw(matrices: Sequence[Matrix], title: str) -> Figure:
     """Strips from top to bottom in the order of the file, in as many panels side by side as it takes."""
-    shown = [matrix for matrix in matrices if matrix.sigma is not None and bool(torch.isfinite(matrix.sigma).all())]
+    finite = (matrix for matrix in matrices if matrix.sigma is not None and bool(torch.isfinite(matrix.sigma).all()))
+    shown = list(islice(finite, MOST))
     panels = max(1, min(PANELS, math.ceil(len(shown) / IN_A_PANEL)))
     height = max(1, math.ceil(len(shown) / panels))
     figure = Figure(figsize=(PAGE_WIDTH * panels, 1.15 + 0.17 * max(height, 3)))
@@ -39,8 +43,7 @@ def draw(matrices: Sequence[Matrix], title: str) -> Figure:
     hidden = len(matrices) - len(shown)
     left_out = f" ({hidden} left out)" if hidden else ""
     figure.suptitle(
-        f"{printable(title)}: singular values of {len(shown)} weight matrices"
-        + (f" ({left_out} left out)" if left_out else ""),
+        f"{printable(title)}: singular values of {len(shown)} weight matrices{left_out}",
         x=0.01,
         ha="left",
         parse_math=False,
@@ -92,7 +95,7 @@ def draw_strips(axes: Axes, part: list[Matrix], low: float, high: float, height:
     else:
         axes.xaxis.set_major_locator(MaxNLocator(6))
     axes.set(xlim=(bounds[0], bounds[-1]), ylim=(height - 0.4, -0.6), xlabel=r"singular value $\sigma$")
-    labels = [shorten(printable(matrix.label)) for matrix in part]
+    labels = [shorten_name(printable(matrix.label), LETTERS) for matrix in part]
     axes.set_yticks(range(len(part)), labels, fontsize=6.5, parse_math=False)
     axes.tick_params(axis="y", length=0)
     axes.spines["left"].set_visible(False)
@@ -115,15 +118,3 @@ def draw_strips(axes: Axes, part: list[Matrix], low: float, high: float, height:
 def facts(matrix: Matrix) -> str:
     """What stands at the right of a strip."""
     return f"{matrix.size[0]}×{matrix.size[1]}, {format_number(matrix.delta)}"
-
-
-def shorten(name: str) -> str:
-    """A name that fits, its two ends kept.
-
-    >>> shorten("a.very.long.name.of.a.layer.somewhere.deep.inside.weight")
-    'a.very.long.name.…deep.inside.weight'
-    """
-    if len(name) <= LETTERS:
-        return name
-    half = (LETTERS - 1) // 2
-    return f"{name[: half + 1]}…{name[-half - 2 :]}"

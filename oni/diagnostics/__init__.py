@@ -1,5 +1,6 @@
 """Looking at weights and models: how orthogonal they are, and what that does."""
 
+from oni.diagnostics.certified import certified_radius
 from oni.diagnostics.convolution import convolution_spectrum, norm_bound
 from oni.diagnostics.cost import cost
 from oni.diagnostics.isometry import jacobian_spectrum
@@ -10,6 +11,7 @@ from oni.diagnostics.spectrum import Orthogonality, condition_number, effective_
 
 __all__ = [
     "Orthogonality",
+    "certified_radius",
     "condition_number",
     "convolution_spectrum",
     "cost",

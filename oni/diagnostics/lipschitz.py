@@ -1,29 +1,36 @@
-"""``lipschitz_bound``: how much a sequential model can stretch the distance between two inputs, at most."""
+"""``lipschitz_bound``: how much a model can stretch the distance between two inputs, at most."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from oni.diagnostics.convolution import norm_bound
-from oni.diagnostics.operator import CONVOLUTIONS
+from oni.diagnostics.follow import Call, Follower, Step
+from oni.diagnostics.functions import FUNCTIONS
+from oni.diagnostics.operator import CONVOLUTIONS, schur_bound
 from oni.diagnostics.untouched import sample_input, untouched
 
-__all__ = ["Factor", "LipschitzBound", "lipschitz_bound"]
+__all__ = ["Factor", "LipschitzBound", "choose_constants", "find_by_kind", "lipschitz_bound", "of_average"]
+
+T = TypeVar("T")
 
 
 class Factor(NamedTuple):
-    """One module of the model."""
+    """One module or operation of the model, in the order in which they run."""
 
     layer: str
+    """The module, or the one in whose forward the operation is."""
     kind: str
     constant: float
     """At most so much does it stretch a distance."""
+    total: float
+    """At most so much does all up to here: the product of the constants, and at a sum the sum of its terms' totals."""
 
 
 @dataclass(frozen=True)
@@ -43,23 +50,30 @@ def lipschitz_bound(
     *,
     constants: Mapping[str | type[nn.Module], float] | None = None,
 ) -> LipschitzBound:
-    r"""An upper bound of the Lipschitz constant of a sequential model in evaluation, in Euclidean norms.
+    r"""An upper bound of the Lipschitz constant of a model in evaluation, in Euclidean norms.
 
-    .. math:: \|f(x) - f(y)\| \le \prod_l L_l \; \|x - y\|
+    .. math:: \|f(x) - f(y)\| \le L \, \|x - y\|, \qquad L(g \circ h) = L(g) L(h), \quad L(g + h) = L(g) + L(h)
 
     Linear layers and convolutions count with an upper bound of their operator norm (:func:`norm_bound`), not with
     a power iteration, which comes from below, nor with the norm of a reshaped weight, which is another operator's.
     Batch normalisation counts with its running variance, layer and group normalisation with :math:`1/\sqrt\epsilon`, as
     near a constant input they do stretch that much, pools with the overlap of their windows, activations with their
-    steepest slope, dropout with 1.
+    steepest slope, dropout with 1. Between modules, sums count with the sum of their terms' bounds, so that
+    ``(x + f(x)) / 2`` keeps a bound of 1, factors with their size, the sum and the mean of n entries with
+    :math:`\sqrt n` and :math:`1/\sqrt n`, and whatever moves or drops entries with 1.
+
+    The structure is read from the forward pass itself, by ``torch.fx``: a list of modules shows no residual sum, and
+    a model that declared its bound could be wrong about it. A module of your own is looked into, unless it has a method
+    ``lipschitz_constant(x)``, which gets an input of the right shape and returns the constant, as
+    :class:`oni.nn.GroupSort` has. What is not known is refused. Hooks are not looked at.
 
     Args:
-        model: modules from torch.nn inside any number of ``nn.Sequential``. Converted layers are as good as plain ones.
+        model: any module whose forward ``torch.fx`` can trace. Converted layers are as good as plain ones.
         input_size: the size of one input, without the batch: ``(channels, height, width)``, or ``features``.
         constants: for modules it does not know, their Lipschitz constants by qualified name or by type.
 
     Raises:
-        ValueError: for a module that it does not know, which is named.
+        ValueError: for a module or an operation that it does not know, which is named.
 
     >>> model = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 4))
     >>> _ = [nn.init.orthogonal_(model[i].weight) for i in (0, 2)]
@@ -67,42 +81,60 @@ def lipschitz_bound(
     >>> round(float(bound), 6), [factor.kind for factor in bound.factors]
     (1.0, ['Linear', 'ReLU', 'Linear'])
     """
-    given = dict(constants or {})
-    x = sample_input(model, input_size if isinstance(input_size, int) else tuple(input_size))
-    factors = []
+    # Two samples: what mixes them would go unnoticed with one.
+    x = sample_input(model, input_size if isinstance(input_size, int) else tuple(input_size), batch_size=2)
     with untouched(model, training=False), torch.no_grad():
-        for name, module in flat(model):
+        follower = Follower(model, *choose_constants(constants or {}), FUNCTIONS)
+        value = follower(x).slope
+    return LipschitzBound(value, tuple(Factor(*row) for row in follower.rows))
+
+
+def choose_constants(
+    given: Mapping[str | type[nn.Module], float],
+) -> tuple[Callable[[str, nn.Module], bool], Callable[[str, nn.Module, Call], Step]]:
+    """Whether a module has a constant, and the step that it is: the given ones first, then its own, then the known."""
+
+    def find_given(name: str, module: nn.Module) -> float | None:
+        return given.get(name, next((given[kind] for kind in type(module).__mro__ if kind in given), None))
+
+    def has_constant(name: str, module: nn.Module) -> bool:
+        is_known = hasattr(module, "lipschitz_constant") or find_known(module) is not None
+        return is_known or find_given(name, module) is not None
+
+    def of_module(name: str, module: nn.Module, call: Call) -> Step:
+        own = find_given(name, module)
+        constant = own if own is not None else constant_of(module, call.signals[0].value)
+        if constant is None:
             kind = type(module).__name__.removeprefix("Parametrized")
-            own = given.get(name, next((given[t] for t in type(module).__mro__ if t in given), None))
-            constant = own if own is not None else constant_of(module, x)
-            if constant is None:
-                raise ValueError(
-                    f"{name or 'the model'}: the Lipschitz constant of {kind} is not known; pass it as "
-                    f"constants={{{(name or kind)!r}: ...}}, or bound the parts of the model that are sequential"
-                )
-            factors.append(Factor(name, kind, float(constant)))
-            x = module(x)
-    return LipschitzBound(math.prod(factor.constant for factor in factors), tuple(factors))
+            raise ValueError(
+                f"{name or 'the model'}: the Lipschitz constant of {kind} is not known; pass it as "
+                f"constants={{{(name or kind)!r}: ...}}, or give the module a method lipschitz_constant(x)"
+            )
+        return Step(float(constant))
+
+    return has_constant, of_module
 
 
-def flat(module: nn.Module, name: str = "") -> Iterator[tuple[str, nn.Module]]:
-    """The modules that run one after another."""
-    if isinstance(module, nn.Sequential) and type(module).forward is nn.Sequential.forward:
-        for key, child in module._modules.items():
-            if child is not None:
-                yield from flat(child, f"{name}.{key}" if name else key)
-    else:
-        yield name, module
+def find_known(module: nn.Module) -> Constant | None:
+    """What the table says of its kind."""
+    return find_by_kind(module, KNOWN)
 
 
-def constant_of(module: nn.Module, x: Tensor) -> float | None:
+def find_by_kind(module: nn.Module, table: Mapping[type[nn.Module], T]) -> T | None:
+    """The entry of a module's class, or of the class whose forward it has."""
+    # A subclass with a forward of its own may do anything, and so may a module that was given another.
+    if "forward" in vars(module):
+        return None
+    bases: tuple[Any, ...] = type(module).__mro__
+    return next((table[base] for base in bases if base in table and type(module).forward is base.forward), None)
+
+
+def constant_of(module: Any, x: Tensor) -> float | None:
     """A bound for one module at an input of this shape; ``None`` if it is of no known kind."""
-    for base in type(module).__mro__:
-        # A subclass with a forward of its own may do anything.
-        if base in KNOWN and type(module).forward is base.forward:
-            found = KNOWN[base]
-            return found(module, x) if callable(found) else found
-    return None
+    if hasattr(module, "lipschitz_constant"):
+        return module.lipschitz_constant(x)
+    known = find_known(module)
+    return known(module, x) if callable(known) else known
 
 
 def of_layer(layer: Any, x: Tensor) -> float:
@@ -110,13 +142,8 @@ def of_layer(layer: Any, x: Tensor) -> float:
 
 
 def of_average(pool: Any, x: Tensor) -> float:
-    # Entries are not negative, so by Schur's test the norm is at most the root of the largest row sum times the largest
-    # column sum, which the pool itself tells.
-    with torch.enable_grad():
-        ones = torch.ones_like(x[:, :1], dtype=torch.float64).requires_grad_()
-        rows = pool(ones)
-        (columns,) = torch.autograd.grad(rows.sum(), ones)
-    return math.sqrt(float(rows.max()) * float(columns.max())) * (1 + 1e-12)
+    """The norm of an average pool, by Schur's test, in one channel as in all."""
+    return schur_bound(pool, x[:, :1])
 
 
 def of_maximum(pool: Any, x: Tensor) -> float:

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-__all__ = ["CONVOLUTIONS", "TRANSPOSED", "Operator", "OperatorNorm", "operator_norm", "operator_of", "spatial_size"]
+__all__ = [
+    "CONVOLUTIONS",
+    "TRANSPOSED",
+    "Operator",
+    "OperatorNorm",
+    "operator_norm",
+    "operator_of",
+    "schur_bound",
+    "spatial_size",
+]
 
 TRANSPOSED = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
 CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d, *TRANSPOSED)
@@ -151,6 +160,25 @@ def operator_of(layer: nn.Module, input_size: int | Sequence[int] | None = None)
     if isinstance(layer, nn.Linear):
         return Operator(layer, weight, (layer.in_features,))
     return Operator(layer, weight, (layer.in_channels, *spatial_size(input_size, weight.dim() - 2)))
+
+
+def schur_bound(apply: Callable[[Tensor], Tensor], x: Tensor) -> float:
+    r"""An upper bound of the norm of a linear operator without negative entries, by Schur's test.
+
+    .. math:: \|A\|_2 \le \sqrt{\|A \mathbf 1\|_\infty \, \|A^\top \mathbf 1\|_\infty}
+
+    Args:
+        apply: the operator.
+        x: a batch of inputs; only the shape matters.
+
+    >>> schur_bound(lambda x: 2 * x, torch.zeros(1, 3))
+    2.0000
+    """
+    with torch.enable_grad():
+        ones = torch.ones_like(x[:1], dtype=torch.float64).requires_grad_()
+        rows = apply(ones)
+        (columns,) = torch.autograd.grad(rows.sum(), ones)
+    return math.sqrt(float(rows.detach().max()) * float(columns.max())) * (1 + 1e-9)
 
 
 def spatial_size(given: int | Sequence[int] | None, dimensions: int, argument: str = "input_size") -> tuple[int, ...]:

@@ -7,7 +7,7 @@ from typing import TypeVar
 import torch
 from torch import nn
 
-from oni.models.cache import stop_holding
+from oni.models.cache import CACHE
 from oni.models.select import LEFT_ALONE, find_proxied_weights
 from oni.nn.layers import PLAIN
 from oni.nn.parametrization import parameter_order
@@ -45,7 +45,7 @@ def bake(model: M) -> M:
             parameter = weight.module.parametrizations[weight.name].original  # type: ignore[union-attr, index]
             make_plain(weight.module, weight.name, parameter)
             parameter.copy_(value)
-    stop_holding(model)
+    CACHE.release(model)
     for module in model.modules():
         module.__dict__.pop(LEFT_ALONE, None)
     return model

@@ -2,22 +2,19 @@
 
 A converted model has two forward hooks, which open and close a scope. Inside it, the first layer that needs its weight
 has the weights of all layers of the same shape computed in one batched call. The scope ends with the outermost forward
-pass, and everything it holds with it. ``oni.cached`` is a scope that lasts longer.
-
-torch does not call hooks after a KeyboardInterrupt, and other threads may use the model meanwhile. So a scope counts
-only while the very call that opened it is on the stack of the thread that asks.
+pass, and everything it holds with it. ``oni.cached`` is a scope that lasts longer. :class:`WeightCache` shows who knows
+what, and for how long.
 """
 
 from __future__ import annotations
 
-import sys
 import threading
 from collections.abc import Iterator, Sequence, Set
 from contextlib import contextmanager
-from functools import partial
+from functools import cached_property
 from types import FrameType
-from typing import Any, NamedTuple, Protocol, TypeVar
-from weakref import WeakKeyDictionary, WeakSet
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
@@ -25,11 +22,26 @@ from torch.nn.utils.parametrize import ParametrizationList
 from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
+from oni.models.proxied import Member, find_orthogonal
 from oni.newton.batched import orthogonalize_each
 from oni.nn.options import Options
-from oni.nn.parametrization import READY, Orthogonal
+from oni.nn.parametrization import Orthogonal
+from oni.torch_internals import (
+    find_returned,
+    get_caller_frame,
+    get_saving_hook,
+    get_version,
+    has_hooks,
+    has_pre_hook,
+    has_stand_ins,
+    has_transforms,
+    remove_hooks,
+)
 
-__all__ = ["cached", "find_orthogonal", "hold_during_forward", "stop_holding"]
+if TYPE_CHECKING:
+    from oni.models.share import Sharing
+
+__all__ = ["CACHE", "Scope", "cached", "can_hold", "orthogonalize_in_batches"]
 
 M = TypeVar("M", bound=nn.Module)
 
@@ -52,19 +64,11 @@ def cached(model: M) -> Iterator[M]:
     ...     outputs = [layer(x) for x in torch.randn(3, 8)]
     """
     scope = Scope(model, lasting=True)
-    for parametrization, _ in scope.layers():
-        parametrization.cache = CACHE
-    # Fused optimizers write to parameters without raising their version.
-    handle = register_optimizer_step_post_hook(scope.forget_updated)
-    with CACHE.lock:
-        CACHE.scopes = (*CACHE.scopes, scope)
+    CACHE.open(scope)
     try:
         yield model
     finally:
-        handle.remove()
-        with CACHE.lock:
-            CACHE.scopes = tuple(other for other in CACHE.scopes if other is not scope)
-            scope.withdraw(scope.ready)
+        CACHE.close(scope)
 
 
 class Held(NamedTuple):
@@ -81,279 +85,289 @@ class Held(NamedTuple):
     weight: Tensor | None
     """The weight itself, where it is a constant."""
 
+    def is_valid(self, parametrization: Orthogonal, Z: Tensor) -> bool:
+        """Whether it is right for Z now, with a graph if one is wanted."""
+        # oni.retune changes the options.
+        if self.options is not parametrization.options or self.Z is not Z or self.version != get_version(Z):
+            return False
+        # model.to() and .data = ... put other memory behind the same parameter.
+        if self.memory.data_ptr() != Z.data_ptr() or self.memory.dtype != Z.dtype:
+            return False
+        if torch.is_grad_enabled() and self.W.requires_grad != Z.requires_grad:
+            return False
+        return torch.is_inference_mode_enabled() or not self.W.is_inference()
+
 
 class Scope:
-    """The weights held for the layers of a model."""
+    """The weights held for the layers of a model, for one forward pass or, if lasting, for an ``oni.cached`` block."""
 
     def __init__(self, model: nn.Module, *, lasting: bool, frame: FrameType | None = None) -> None:
         self.model, self.lasting, self.frame = model, lasting, frame
         self.saving_hook = get_saving_hook()
         self.weights: dict[int, Held] = {}
-        self.members: dict[int, tuple[Orthogonal, ParametrizationList]] | None = None
-        self.ready: set[int] = set()
-        """Parametrizations whose weights can be had without asking them."""
+        """By the id of the parametrization; replaced or added to under the lock of the cache, read without it."""
 
-    def layers(self) -> list[tuple[Orthogonal, ParametrizationList]]:
-        """Every orthogonal parametrization of the model, with what holds its proxy; looked up once."""
-        if self.members is None:
-            self.members = {
-                id(parametrization): (parametrization, proxy) for parametrization, proxy in find_orthogonal(self.model)
-            }
-        return list(self.members.values())
+    @cached_property
+    def members(self) -> dict[int, Member]:
+        """The orthogonal weights of the model by the ids of their parametrizations; looked up once."""
+        return {id(member.parametrization): member for member in find_orthogonal(self.model)}
 
-    def covers(self, parametrization: Orthogonal) -> bool:
-        self.layers()
-        return id(parametrization) in self.members  # type: ignore[operator]
-
-    def find(self, parametrization: Orthogonal, Z: Tensor) -> Held:
-        """The weight of one layer; if it must be computed, those of the same shape are computed with it."""
+    def find(self, parametrization: Orthogonal, Z: Tensor) -> Held | None:
+        """What is held for a layer, if it is right."""
         held = self.weights.get(id(parametrization))
-        return held if held is not None and is_valid(held, parametrization, Z) else self.compute(parametrization, Z)
-
-    def forget_updated(self, optimizer: Optimizer, *_: Any) -> None:
-        """Forget the weights whose proxies an optimizer has just updated."""
-        updated = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
-        with CACHE.lock:
-            self.withdraw({key for key, held in self.weights.items() if id(held.Z) in updated})
-        self.weights = {key: held for key, held in self.weights.items() if id(held.Z) not in updated}
-
-    def offer(self, parametrization: Orthogonal, held: Held) -> None:
-        """Let evaluation have a constant weight straight away, if nothing but this parametrization makes it."""
-        assert self.members is not None
-        _, holder = self.members[id(parametrization)]
-        if held.weight is None or has_hooks(parametrization, holder):
-            return
-        with CACHE.lock:
-            # Another thread may have closed the scope meanwhile.
-            if self in CACHE.scopes:
-                READY[id(holder)] = partial(CACHE.find_ready, parametrization, holder, held)
-                self.ready.add(id(parametrization))
-
-    def withdraw(self, parametrizations: Set[int]) -> None:
-        """Take offers back; under the lock."""
-        for key in self.ready & parametrizations:
-            READY.pop(id(self.members[key][1]), None)  # type: ignore[index]
-        self.ready = self.ready - parametrizations
+        return held if held is not None and held.is_valid(parametrization, Z) else None
 
     def compute(self, parametrization: Orthogonal, Z: Tensor) -> Held:
         """Compute the weight of a layer, and hold it with those of others like it, as many as are worth a batch."""
-        batch = [(parametrization, Z)]
-        room = batch_size(Z)
-        for other, holder in self.layers() if room > 1 else ():
-            if len(batch) == room:
-                break
-            if other is parametrization or other.batch_key != parametrization.batch_key:
-                continue
-            other_Z = holder._parameters.get("original")
-            if other_Z is None or not can_hold(other_Z) or not are_alike(other_Z, Z):
-                continue
-            held = self.weights.get(id(other))
-            if held is None or not is_valid(held, other, other_Z):
-                batch.append((other, other_Z))
-        Ws: tuple[Tensor, ...]
         if self.saving_hook is not None and not self.lasting:
             # Whatever is saved has to go through that hook, which a batch knows nothing of.
-            batch, Ws = batch[:1], (parametrization.unscaled(Z),)
-        else:
-            matrices = [member.layout.matrices(proxy) for member, proxy in batch]
-            Ws = orthogonalize_each(matrices, **parametrization.options.of_orthogonalize(), lasting=self.lasting)
-        results = []
-        for (member, proxy), W in zip(batch, Ws, strict=True):
-            constant = not (W.requires_grad or member.options.learn_scale)
-            weight = member.weight_from(W, proxy) if constant else None
-            results.append(Held(member.options, proxy, proxy._version, proxy.detach(), W, weight))
-            self.weights[id(member)] = results[-1]
-            self.offer(member, results[-1])
+            return self.hold(parametrization, Z, parametrization.unscaled(Z))
+        batch = [(parametrization, Z), *self.find_others_like(parametrization, Z)]
+        Ws = orthogonalize_in_batches(batch, lasting=self.lasting)
+        held, *_ = [self.hold(*pair, W) for pair, W in zip(batch, Ws, strict=True)]
         # Not looked up again: another thread's optimizer may have had it forgotten meanwhile.
-        return results[0]
+        return held
+
+    def find_others_like(self, parametrization: Orthogonal, Z: Tensor) -> list[tuple[Orthogonal, Tensor]]:
+        """Other layers that can be computed in one batch with this one, and are not held."""
+        others: list[tuple[Orthogonal, Tensor]] = []
+        room, kind = count_batch(Z) - 1, get_kind(parametrization, Z)
+        for member in self.members.values() if room else ():
+            other = member.parametrization
+            if other is parametrization or other.batch_key != parametrization.batch_key:
+                continue
+            if can_hold(member.Z) and get_kind(other, member.Z) == kind and self.find(other, member.Z) is None:
+                others.append((other, member.Z))
+            if len(others) == room:
+                break
+        return others
+
+    def hold(self, parametrization: Orthogonal, Z: Tensor, W: Tensor) -> Held:
+        """Hold what was computed for a layer."""
+        constant = not (W.requires_grad or parametrization.options.learn_scale)
+        weight = parametrization.weight_from(W, Z) if constant else None
+        held = Held(parametrization.options, Z, get_version(Z), Z.detach(), W, weight)
+        with CACHE.lock:
+            self.weights[id(parametrization)] = held
+        return held
 
 
 class WeightCache:
-    """Where layers ask for their weights: the open ``oni.cached`` scopes, and the forward passes of each thread."""
+    """Where layers ask for their weights. There is one, ``CACHE``.
+
+    What it knows, and for how long::
+
+        oni.convert(model)         models: model -> None       until oni.bake, or until nobody has the model
+        oni.share(model)           models: model -> Sharing    the same
+        a copy's first pass        models: copy -> None        the same
+
+        with oni.cached(model):    + scope, for all threads    until the block ends
+          model(x)                   + pass, of this thread    until the call returns
+            Sharing.prepare            the ranks fill one of these together, if they share the model
+            layer.weight               1. find_ready: a constant that a scope holds
+                                       2. find_weight: what the first scope or pass with this layer
+                                          holds, or computes and holds now    until its proxy changes
+                                       3. computed for this use alone
+
+    A pass holds weights in a scope of its own. torch does not call hooks after a KeyboardInterrupt, and other threads
+    may use the model meanwhile: a pass counts only while the very call that opened it is on the stack of the thread
+    that asks.
+    """
 
     def __init__(self) -> None:
-        self.lock = threading.Lock()
+        # The garbage collector may close a forgotten scope at any moment, in a thread that has the lock.
+        self.lock = threading.RLock()
+        """Held where something changes that all threads see: models, scopes, and what a scope holds."""
+        self.models: WeakKeyDictionary[nn.Module, Sharing | None] = WeakKeyDictionary()
+        """Those with hooks, and how ranks share the work of a model, if they do."""
         self.scopes: tuple[Scope, ...] = ()
+        """Of the ``oni.cached`` blocks that are open."""
         self.threads = threading.local()
+        """The ``passes`` of each thread, the outermost first."""
 
     def __reduce__(self) -> str:
-        # There is one, and copies of a model share it.
+        # Copies of a model share it.
         return "CACHE"
 
-    def find_weight(self, parametrization: Orthogonal, Z: Tensor) -> Tensor | None:
-        """The weight of a layer, computed now if needed; ``None`` where it can't be held."""
-        if not can_hold(Z):
-            return None
-        scope = next((scope for scope in self.scopes if scope.covers(parametrization)), None)
-        if scope is None:
-            scope = next((scope for scope in self.running_passes() if scope.covers(parametrization)), None)
-        # Under checkpointing what is saved must be the same when the block runs again in the backward pass.
-        if scope is None or scope.saving_hook is not get_saving_hook():
-            return None
-        held = scope.find(parametrization, Z)
-        weight = parametrization.weight_from(held.W, Z) if held.weight is None else held.weight
-        # A forward pass only reads it; whoever else asks may write to it, and gets a copy.
-        shares_memory = held.weight is not None or weight.data_ptr() == held.W.data_ptr()
-        return weight.clone() if shares_memory and not self.running_passes() else weight
+    # Models
 
-    def find_ready(self, parametrization: Orthogonal, holder: ParametrizationList, held: Held) -> Tensor | None:
-        """A weight that was offered, if it is right for a forward pass that runs now and needs no graph."""
-        Z = holder._parameters.get("original")
-        if torch.is_grad_enabled() or len(holder._modules) > 1 or Z is None:
-            return None
-        return held.weight if is_valid(held, parametrization, Z) and self.running_passes() else None
+    def adopt(self, model: nn.Module, sharing: Sharing | None = None) -> None:
+        """Have a model compute each weight once in each of its forward passes, together with other ranks if given."""
+        self.connect(model)
+        with self.lock:
+            self.models[model] = sharing or self.models.get(model)
+        if not has_pre_hook(model, _start):
+            model.register_forward_pre_hook(_start)
+            model.register_forward_hook(_end, always_call=True)
 
-    def find_common_scope(self, parametrizations: Sequence[Orthogonal], own: Scope) -> Scope:
-        """The scope in which all these layers will look for their weights; the given one if they have no common one."""
-        scopes = (*self.scopes, *self.running_passes())
-        return next((scope for scope in scopes if all(map(scope.covers, parametrizations))), own)
+    def release(self, model: nn.Module) -> None:
+        """Undo ``adopt`` in all parts of a model, and in the models around it that have no proxies left."""
+        for module in model.modules():
+            self.forget_model(module)
+        with self.lock:
+            others = list(self.models)
+        for other in others:
+            if next(find_orthogonal(other), None) is None:
+                self.forget_model(other)
 
-    def running_passes(self) -> list[Scope]:
-        """The forward passes whose calls are on the stack of this thread; others were interrupted, and are dropped."""
-        passes: list[Scope] = getattr(self.threads, "passes", [])
-        if not passes:
-            return passes
-        frame: FrameType | None = sys._getframe(1)
-        missing = {id(scope.frame) for scope in passes}
-        while frame is not None and missing:
-            missing.discard(id(frame))
-            frame = frame.f_back
-        if missing:
-            passes[:] = [scope for scope in passes if id(scope.frame) not in missing]
-        return passes
+    def forget_model(self, model: nn.Module) -> None:
+        """Remove the hooks that this package has put on a module, those for saving included."""
+        with self.lock:
+            self.models.pop(model, None)
+        remove_hooks(model, lambda hook: getattr(hook, "__module__", "").startswith("oni.models."))
 
-    def start(self, model: nn.Module, frame: FrameType) -> Scope:
+    def connect(self, model: nn.Module) -> None:
+        """Have the layers of a model ask here."""
+        for member in find_orthogonal(model):
+            member.parametrization.cache = self
+
+    # Scopes
+
+    def open(self, scope: Scope) -> None:
+        """Start an ``oni.cached`` block."""
+        self.connect(scope.model)
+        with self.lock:
+            self.scopes = (*self.scopes, scope)
+
+    def close(self, scope: Scope) -> None:
+        """End it."""
+        with self.lock:
+            self.scopes = tuple(other for other in self.scopes if other is not scope)
+
+    def forget_updated(self, optimizer: Optimizer, *_: Any) -> None:
+        """Forget the weights whose proxies an optimizer has just updated: a fused one raises no version."""
+        if not self.scopes:
+            return
+        updated = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
+        with self.lock:
+            for scope in self.scopes:
+                scope.weights = {key: held for key, held in scope.weights.items() if id(held.Z) not in updated}
+
+    # Passes
+
+    def start_pass(self, model: nn.Module, frame: FrameType) -> None:
         """Open a scope for the forward pass that runs in this frame."""
         if not hasattr(self.threads, "passes"):
             self.threads.passes = []
         scope = Scope(model, lasting=False, frame=frame)
         self.running_passes().append(scope)
-        return scope
+        if model not in self.models:  # a copy, which has brought its hooks along
+            with self.lock:
+                self.models[model] = None
+        sharing = self.models.get(model)
+        if sharing is not None:
+            sharing.prepare(model, scope)
 
-    def end(self, model: nn.Module) -> None:
+    def end_pass(self, model: nn.Module) -> None:
         """Close the scope of the innermost forward pass of a model."""
         passes: list[Scope] = getattr(self.threads, "passes", [])
         last = next((index for index in reversed(range(len(passes))) if passes[index].model is model), len(passes))
         del passes[last:]
 
+    def running_passes(self) -> list[Scope]:
+        """The forward passes whose calls are on the stack of this thread; others were interrupted, and are dropped."""
+        passes: list[Scope] = getattr(self.threads, "passes", [])
+        returned = find_returned([scope.frame for scope in passes]) if passes else ()
+        if returned:
+            passes[:] = [scope for scope in passes if id(scope.frame) not in returned]
+        return passes
+
+    # Weights
+
+    def find_ready(self, parametrization: Orthogonal, holder: ParametrizationList) -> Tensor | None:
+        """A constant weight that is held, for a forward pass that runs now and needs no graph.
+
+        Only if nothing else has a say in it: no parametrization on top, no hook.
+        """
+        if torch.is_grad_enabled():
+            return None
+        for scope in self.scopes:
+            held = scope.weights.get(id(parametrization))
+            if held is not None:
+                break
+        else:
+            return None
+        if held.weight is None or len(holder._modules) > 1 or has_stand_ins():
+            return None
+        if has_hooks(parametrization) or has_hooks(holder):
+            return None
+        Z = holder._parameters.get("original")
+        valid = Z is not None and held.is_valid(parametrization, Z) and self.running_passes()
+        return held.weight if valid else None
+
+    def find_weight(self, parametrization: Orthogonal, Z: Tensor) -> Tensor | None:
+        """The weight of a layer, computed now if needed; ``None`` where it can't be held."""
+        if not can_hold(Z):
+            return None
+        scope = self.find_scope({id(parametrization)})
+        # Under checkpointing what is saved must be the same when the block runs again in the backward pass.
+        if scope is None or scope.saving_hook is not get_saving_hook():
+            return None
+        held = scope.find(parametrization, Z) or scope.compute(parametrization, Z)
+        weight = parametrization.weight_from(held.W, Z) if held.weight is None else held.weight
+        # A forward pass only reads it; whoever else asks may write to it, and gets a copy.
+        shares_memory = held.weight is not None or weight.data_ptr() == held.W.data_ptr()
+        return weight.clone() if shares_memory and not self.running_passes() else weight
+
+    def find_scope(self, parametrizations: Set[int]) -> Scope | None:
+        """The scope in which all these layers, named by the ids of their parametrizations, look for their weights."""
+        return find_covering(self.scopes, parametrizations) or find_covering(self.running_passes(), parametrizations)
+
 
 CACHE = WeightCache()
+# Once and for all: torch goes through its hooks while optimizers of other threads step, and allows no change meanwhile.
+register_optimizer_step_post_hook(CACHE.forget_updated)
+
+
+def _start(module: nn.Module, _: Any) -> None:
+    if not torch.compiler.is_compiling():
+        CACHE.start_pass(module, get_caller_frame())
+
+
+def _end(module: nn.Module, _: Any, __: Any) -> None:
+    if not torch.compiler.is_compiling():
+        CACHE.end_pass(module)
+
+
+def find_covering(scopes: Sequence[Scope], parametrizations: Set[int]) -> Scope | None:
+    return next((scope for scope in scopes if parametrizations <= scope.members.keys()), None)
 
 
 def can_hold(Z: Tensor) -> bool:
     """Whether a change of Z can be noticed, and a result be kept.
 
-    Not of tensors that stand in for the parameter, and not under ``torch.func``, whose values end with it.
+    Not of tensors that stand in for the parameter, nor where results end with a transform or belong to a trace.
     """
-    if torch._C._are_functorch_transforms_active():
+    if has_transforms() or has_stand_ins():
         return False
     return type(Z) is nn.Parameter and Z.device.type != "meta" and not Z.is_inference()
 
 
-def is_valid(held: Held, parametrization: Orthogonal, Z: Tensor) -> bool:
-    """Whether a held weight is right for Z now, with a graph if one is wanted."""
-    # oni.retune changes the options.
-    if held.options is not parametrization.options or held.Z is not Z or held.version != Z._version:
-        return False
-    # model.to() and .data = ... put other memory behind the same parameter.
-    if held.memory.data_ptr() != Z.data_ptr() or held.memory.dtype != Z.dtype:
-        return False
-    if torch.is_grad_enabled() and held.W.requires_grad != Z.requires_grad:
-        return False
-    return torch.is_inference_mode_enabled() or not held.W.is_inference()
+def orthogonalize_in_batches(pairs: Sequence[tuple[Orthogonal, Tensor]], *, lasting: bool) -> list[Tensor]:
+    """The matrices of each parametrization for its proxy, without scale; those of one kind are computed together."""
+    kinds: dict[Any, list[int]] = {}
+    for index, (parametrization, Z) in enumerate(pairs):
+        kinds.setdefault(get_kind(parametrization, Z), []).append(index)
+    Ws: dict[int, Tensor] = {}
+    for indices in kinds.values():
+        parametrization, Z = pairs[indices[0]]
+        options, room = parametrization.options.of_orthogonalize(), count_batch(Z)
+        for start in range(0, len(indices), room):
+            batch = indices[start : start + room]
+            matrices = [pairs[index][0].layout.matrices(pairs[index][1]) for index in batch]
+            Ws |= zip(batch, orthogonalize_each(matrices, **options, lasting=lasting), strict=True)
+    return [Ws[index] for index in range(len(pairs))]
 
 
-def are_alike(Z: Tensor, other: Tensor) -> bool:
-    return Z.dtype == other.dtype and Z.device == other.device and Z.requires_grad == other.requires_grad
+def get_kind(parametrization: Orthogonal, Z: Tensor) -> tuple[Any, ...]:
+    """Equal for what can be computed in one batch."""
+    return parametrization.batch_key, Z.dtype, Z.device, Z.requires_grad
 
 
-def has_hooks(*modules: nn.Module) -> bool:
-    """Whether something wants to know of the calls of a module."""
-    return any(module._forward_hooks or module._forward_pre_hooks for module in modules)
-
-
-def get_saving_hook() -> Any:
-    """What torch calls for each tensor that it saves for the backward pass, if anything."""
-    hooks = torch._C._autograd._top_saved_tensors_default_hooks(False)
-    return hooks[0] if hooks else None
-
-
-def find_orthogonal(model: nn.Module) -> Iterator[tuple[Orthogonal, ParametrizationList]]:
-    """Every orthogonal parametrization below a module, each once. ``model.modules()`` takes several times as long."""
-    seen: set[int] = set()
-    waiting: list[nn.Module | None] = [model]
-    while waiting:
-        module = waiting.pop()
-        if module is None or id(module) in seen:
-            continue
-        seen.add(id(module))
-        if isinstance(module, ParametrizationList) and isinstance(module[0], Orthogonal):
-            yield module[0], module
-        else:
-            waiting.extend(reversed(module._modules.values()))
-
-
-def batch_size(Z: Tensor) -> int:
+def count_batch(Z: Tensor) -> int:
     """How many weights like this one to compute in one call.
 
     A batch saves the overhead of calls, which is nothing beside the products of large matrices; on a CPU a batch of
     those only drives each other out of the cache.
     """
     return max(1, (1 << 21) // Z.numel()) if Z.device.type == "cpu" else 1 << 16
-
-
-class Sharing(Protocol):
-    """How ranks share the work: see ``oni/models/share.py``."""
-
-    def prepare(self, model: nn.Module, scope: Scope) -> None:
-        """Compute what a forward pass needs, at its start."""
-
-
-SHARED: WeakKeyDictionary[nn.Module, Sharing] = WeakKeyDictionary()
-"""The models whose weights are computed by several ranks; copies of them are not among these."""
-
-HOOKED: WeakSet[nn.Module] = WeakSet()
-"""The models with hooks, so that baking the last layer of one, wherever from, removes them."""
-
-
-def hold_during_forward(model: nn.Module) -> None:
-    """Have a model compute each weight once in each of its forward passes."""
-    for parametrization, _ in find_orthogonal(model):
-        parametrization.cache = CACHE
-    HOOKED.add(model)
-    if not any(hook is _start for hook in model._forward_pre_hooks.values()):
-        model.register_forward_pre_hook(_start)
-        model.register_forward_hook(_end, always_call=True)
-
-
-def stop_holding(model: nn.Module) -> None:
-    """Undo ``hold_during_forward`` in all parts of a model, and in the models around it that have no proxies left."""
-    for module in model.modules():
-        remove_hooks(module)
-    for other in list(HOOKED):
-        if next(find_orthogonal(other), None) is None:
-            remove_hooks(other)
-
-
-def remove_hooks(module: nn.Module) -> None:
-    """Remove the hooks that this package has put on a module, those for saving included."""
-    HOOKED.discard(module)
-    SHARED.pop(module, None)
-    for hooks in (module._forward_pre_hooks, module._forward_hooks, module._state_dict_pre_hooks):
-        ours = [key for key, hook in hooks.items() if getattr(hook, "__module__", "").startswith("oni.models.")]
-        for key in ours:
-            del hooks[key]
-            module._forward_hooks_always_called.pop(key, None)
-
-
-def _start(module: nn.Module, _: Any) -> None:
-    if not torch.compiler.is_compiling():
-        HOOKED.add(module)  # copies bring their hooks along
-        scope = CACHE.start(module, sys._getframe(1))
-        if module in SHARED:
-            SHARED[module].prepare(module, scope)
-
-
-def _end(module: nn.Module, _: Any, __: Any) -> None:
-    if not torch.compiler.is_compiling():
-        CACHE.end(module)

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import sys
 import warnings
 from dataclasses import replace
-from types import FrameType
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from oni.models.bake import make_plain
-from oni.models.cache import find_orthogonal, hold_during_forward
+from oni.models.cache import CACHE
+from oni.models.proxied import find_orthogonal
 from oni.models.select import LEFT_ALONE, Selector, Weight, choose_weights
 from oni.nn.options import Options, make_options
 from oni.nn.parametrization import Orthogonal, attach, check_weight, get_layout, is_zero, make_orthogonal
+from oni.nn.start import check_start, describe_shortfall, write_proxy
+from oni.torch_internals import is_called_by
 
 __all__ = ["convert"]
 
@@ -35,6 +36,7 @@ def convert(
     bound: str | None = None,
     groups: int = 1,
     schedule: str | None = None,
+    start: str | None = None,
 ) -> M:
     """Make the linear and convolutional layers of a model orthogonal, in place.
 
@@ -54,6 +56,10 @@ def convert(
         steps, sigma_min, scale, learn_scale, center, bound, groups, schedule: as in :func:`oni.orthogonal`. Equal
             steps are not equal orthogonality: 5 leave a 16 x 144 weight at a distance of 0.01 and a 256 x 256 one at 8.
             With ``sigma_min`` each weight gets what it needs.
+        start: ``"orthogonal"`` replaces every weight by its polar factor first, once. A square Gaussian weight then
+            needs two steps instead of eight, and a deep ReLU network keeps its signal with
+            ``convert(model, sigma_min=0.9, start="orthogonal", scale="relu", center=False)``. Pretrained weights are
+            lost: leave it out for them.
 
     Returns:
         The model itself. Layers that are orthogonal already with these options stay as they are.
@@ -77,23 +83,25 @@ def convert(
     """
     check_model(model)
     options = make_options(steps, scale, learn_scale, center, bound, groups, schedule, sigma_min)
-    plans, left_alone = plan_conversion(model, only, skip, options)
+    plans, left_alone = plan_conversion(model, only, skip, options, check_start(start))
     attached: list[tuple[Weight, nn.Parameter]] = []
     with torch.no_grad():
         try:
-            for weight, parametrization, parameter in plans:
+            for weight, parametrization, parameter, _ in plans:
                 attach(weight.module, weight.name, parametrization)
                 attached.append((weight, parameter))
         except BaseException:
             for weight, parameter in attached:
                 make_plain(weight.module, weight.name, parameter)
             raise
-    hold_during_forward(model)
+    for _, _, parameter, proxy in plans:
+        write_proxy(parameter, proxy)
+    CACHE.adopt(model)
     if hasattr(model, "save_pretrained"):
         model.register_state_dict_pre_hook(warn_in_save_pretrained)
     # For summary; no parameter, no buffer, so no part of any checkpoint.
     object.__setattr__(model, LEFT_ALONE, {weight.title: why for weight, why in left_alone})
-    warn_of_surprises(model, [(weight, parameter) for weight, _, parameter in plans], left_alone)
+    warn_of_surprises(model, plans, left_alone)
     return model
 
 
@@ -108,12 +116,22 @@ def check_model(model: nn.Module) -> None:
             )
 
 
+class Plan(NamedTuple):
+    """What will become of a weight."""
+
+    weight: Weight
+    parametrization: Orthogonal
+    parameter: nn.Parameter
+    proxy: Tensor
+    """What the parameter will hold."""
+
+
 def plan_conversion(
-    model: nn.Module, only: Selector, skip: Selector, options: Options
-) -> tuple[list[tuple[Weight, Orthogonal, nn.Parameter]], list[tuple[Weight, str]]]:
+    model: nn.Module, only: Selector, skip: Selector, options: Options, start: str | None
+) -> tuple[list[Plan], list[tuple[Weight, str]]]:
     """Decide on every weight, and check those that will be converted, without a change to the model."""
-    by_parameter: dict[int, Orthogonal] = {}
-    plans: list[tuple[Weight, Orthogonal, nn.Parameter]] = []
+    by_parameter: dict[int, tuple[Orthogonal, Tensor]] = {}
+    plans: list[Plan] = []
     left_alone: list[tuple[Weight, str]] = []
     for weight, why in choose_weights(model, only, skip):
         if why:
@@ -132,20 +150,26 @@ def plan_conversion(
         # Modules that share a parameter share all of the parametrization, so that they still have one weight.
         if id(parameter) not in by_parameter:
             layout = get_layout(weight.module)
-            by_parameter[id(parameter)] = make_orthogonal(parameter, layout, own_options, weight.label)
-        plans.append((weight, by_parameter[id(parameter)], parameter))
+            by_parameter[id(parameter)] = make_orthogonal(parameter, layout, own_options, weight.label, start)
+        parametrization, proxy = by_parameter[id(parameter)]
+        plans.append(Plan(weight, parametrization, parameter, proxy))
     return plans, left_alone
 
 
-def warn_of_surprises(
-    model: nn.Module, converted: list[tuple[Weight, nn.Parameter]], left_alone: list[tuple[Weight, str]]
-) -> None:
+def warn_of_surprises(model: nn.Module, plans: list[Plan], left_alone: list[tuple[Weight, str]]) -> None:
     """Warn of what a user would not expect of a converted model."""
-    zero = [weight.label for weight, parameter in converted if is_zero(parameter)]
+    zero = [plan.weight.label for plan in plans if is_zero(plan.parameter)]
     if zero:
         warn(
             f"{shorten(zero)}: all weights are zero, and zero has no direction to orthogonalise, so they would never "
             "train; initialise them before oni.convert, or skip them"
+        )
+    short = [(plan, describe_shortfall(plan.parametrization.start)) for plan in plans]
+    deficient = [f"{plan.weight.title} ({why})" for plan, why in short if why and not is_zero(plan.parameter)]
+    if deficient:
+        warn(
+            f'{shorten(deficient)}: start="orthogonal" makes only the others equal; initialise such weights anew '
+            "(duplicate or dead filters?) before oni.convert, or skip them"
         )
     if next(find_orthogonal(model), None) is None:
         reasons = shorten([f"{weight.title} ({why})" for weight, why in left_alone]) or "it has no weight matrix"
@@ -154,7 +178,7 @@ def warn_of_surprises(
     unfit = {weight.title: count_entries(weight) for weight, why in left_alone if why == weight.unfit}
     embeddings = {weight.title for weight, _ in left_alone if isinstance(weight.module, nn.Embedding | nn.EmbeddingBag)}
     missed = {title: count for title, count in unfit.items() if title not in embeddings}
-    present = sum(holder.original.numel() for _, holder in find_orthogonal(model))
+    present = sum(member.Z.numel() for member in find_orthogonal(model))
     if sum(missed.values()) > present:
         warn(
             f"oni.convert left most matrix parameters alone, {sum(missed.values()):,} of "
@@ -179,10 +203,7 @@ def warn(message: str) -> None:
 
 def warn_in_save_pretrained(module: nn.Module, *_: Any) -> None:
     """Warn where transformers would save proxies that ``from_pretrained`` does not know."""
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None and frame.f_code.co_name != "save_pretrained":
-        frame = frame.f_back
-    if frame is not None:
+    if is_called_by("save_pretrained"):
         warnings.warn(
             "save_pretrained saves the proxies of a converted model, and from_pretrained would ignore them and start "
             "those layers anew; save oni.bake(copy.deepcopy(model)) instead",

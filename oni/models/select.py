@@ -9,7 +9,9 @@ from typing import Any, NamedTuple, TypeAlias
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
+from oni.models.proxied import join_path, walk_proxied
 from oni.nn.parametrization import CONVOLUTIONS, FromProxy, get_layout, is_transformers_conv1d
+from oni.torch_internals import is_shard
 
 __all__ = ["LEFT_ALONE", "Selector", "Weight", "check_whole", "choose_weights", "find_proxied_weights", "find_weights"]
 
@@ -106,18 +108,14 @@ def is_matrix(parameter: nn.Parameter | None) -> bool:
 
 
 def find_proxied_weights(model: nn.Module) -> Iterator[tuple[Weight, FromProxy]]:
-    """The weights that are computed from a proxy now, wherever they are."""
-    for layer, module in model.named_modules():
-        if not isinstance(module, parametrize.ParametrizationList) and parametrize.is_parametrized(module):
-            for name, parametrizations in module.parametrizations.items():
-                if isinstance(parametrizations[0], FromProxy):
-                    yield Weight(layer, module, name), parametrizations[0]
+    """The weights that are computed from a proxy now, wherever they are, in the model's order."""
+    for path, module, name, holder in walk_proxied(model):
+        yield Weight(join_path(path), module, name), holder[0]  # type: ignore[misc]
 
 
 def check_whole(weight: Weight, Z: Tensor) -> None:
     """Refuse the shard of a proxy."""
-    # Importing its class takes seconds.
-    if type(Z).__name__ == "DTensor":
+    if is_shard(Z):
         raise ValueError(
             f"{weight.title}: its proxy is sharded, and a shard does not tell the spectrum; call unshard() on the "
             "modules that fully_shard made, then this, then reshard()"

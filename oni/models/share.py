@@ -4,37 +4,24 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from datetime import timedelta
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.nn.utils.parametrize import ParametrizationList
 
-from oni.models.cache import (
-    CACHE,
-    SHARED,
-    Held,
-    Scope,
-    batch_size,
-    can_hold,
-    get_saving_hook,
-    hold_during_forward,
-    is_valid,
-)
+from oni.models.cache import CACHE, Scope, can_hold, orthogonalize_in_batches
+from oni.models.proxied import Member, find_orthogonal
 from oni.models.roll_call import MOST_WEIGHTS, Place, RankFailed, RollCall
 from oni.models.transport import Slot, Transport
-from oni.newton.batched import orthogonalize_each
 from oni.newton.product_count import count_products
 from oni.nn.parametrization import Orthogonal
+from oni.torch_internals import get_saving_hook, get_timeout, is_shard, is_sharded_module
 
 __all__ = ["share"]
 
 M = TypeVar("M", bound=nn.Module)
-TIMEOUT = timedelta(minutes=30)
-"""As torch has it for gloo."""
 
 
 def share(model: M, process_group: dist.ProcessGroup | None = None) -> M:
@@ -83,38 +70,24 @@ def share(model: M, process_group: dist.ProcessGroup | None = None) -> M:
     check_members(members)
     refuse_shards(inner, members)
     if dist.is_available() and dist.is_initialized() and dist.get_world_size(process_group) > 1:
-        SHARED[inner] = Sharing(members, dist.get_process_group_ranks(process_group), get_timeout(process_group))
-        hold_during_forward(inner)
+        CACHE.adopt(inner, Sharing(members, dist.get_process_group_ranks(process_group), get_timeout(process_group)))
     return model
 
 
-class Member(NamedTuple):
-    """A weight of the model."""
-
-    name: str
-    parametrization: Orthogonal
-    holder: ParametrizationList
-
-    @property
-    def Z(self) -> Tensor:
-        return self.holder.original
-
-    @property
-    def cost(self) -> int:
-        """Multiplications of its forward and backward pass."""
-        options, (*batch, n, d) = self.parametrization.options, self.parametrization.matrix_shape
-        products = count_products(options.steps, bound=options.bound, schedule=options.schedule)
-        matrices = torch.Size(batch).numel() * options.groups
-        return matrices * sum(products.multiply_adds(n // options.groups, d))
-
-
 def find_members(model: nn.Module) -> list[Member]:
-    """Every weight once, by name."""
+    """Every orthogonal weight once, sorted by name."""
     members: dict[int, Member] = {}
-    for name, module in model.named_modules():
-        if isinstance(module, ParametrizationList) and isinstance(module[0], Orthogonal):
-            members.setdefault(id(module[0]), Member(name, module[0], module))
-    return sorted(members.values(), key=lambda member: member.name)
+    for member in find_orthogonal(model):
+        members.setdefault(id(member.parametrization), member)
+    return sorted(members.values(), key=lambda member: member.title)
+
+
+def count_multiply_adds(parametrization: Orthogonal) -> int:
+    """Those of a weight's forward and backward pass."""
+    options, (*batch, n, d) = parametrization.options, parametrization.matrix_shape
+    products = count_products(options.steps, bound=options.bound, schedule=options.schedule)
+    matrices = torch.Size(batch).numel() * options.groups
+    return matrices * sum(products.multiply_adds(n // options.groups, d))
 
 
 def check_members(members: Sequence[Member]) -> None:
@@ -125,10 +98,10 @@ def check_members(members: Sequence[Member]) -> None:
 
 
 def refuse_shards(model: nn.Module, members: Sequence[Member]) -> None:
-    """Refuse what ``fully_shard`` was applied to; importing its classes takes seconds."""
-    sharded = [member.name for member in members if type(member.Z).__name__ == "DTensor"]
+    """Refuse what ``fully_shard`` was applied to."""
+    sharded = [member.title for member in members if is_shard(member.Z)]
     # Its own parameters are whole by now, for the time of its forward pass.
-    if any(cls.__name__ == "FSDPModule" for cls in type(model).__mro__):
+    if is_sharded_module(model):
         sharded.insert(0, "the model")
     if sharded:
         raise ValueError(
@@ -167,65 +140,46 @@ class Sharing:
         """Say who computes what."""
         check_members(members)
         self.members = list(members)
-        self.owners = assign_owners([member.cost for member in members], len(self.transport.ranks))
-        self.keys = list(map(make_key, (member.parametrization for member in members)))
-        same = [(member.name, member.Z.dtype, member.parametrization.batch_key) for member in members]
+        costs = [count_multiply_adds(member.parametrization) for member in members]
+        self.owners = assign_owners(costs, len(self.transport.ranks))
+        self.keys = {make_key(member.parametrization) for member in members}
+        same = [(member.title, member.Z.dtype, member.parametrization.batch_key) for member in members]
         self.digest = hashlib.sha256(repr(same).encode()).digest()
 
     def prepare(self, model: nn.Module, scope: Scope) -> None:
         """At the start of a forward pass: compute together what it will need, and hold it."""
-        if not (model.training and torch.is_grad_enabled()) or torch._C._are_functorch_transforms_active():
+        if not (model.training and torch.is_grad_enabled()):
             return
-        if set(self.keys) != {make_key(parametrization) for parametrization, _ in scope.layers()}:
+        if self.keys != {make_key(member.parametrization) for member in scope.members.values()}:
             self.plan(find_members(model))
         refuse_shards(model, self.members)
-        scope = CACHE.find_common_scope([member.parametrization for member in self.members], scope)
+        scope = CACHE.find_scope({id(member.parametrization) for member in self.members}) or scope
         # Under saved-tensor hooks every layer saves what it needs by itself.
         if scope.saving_hook is not get_saving_hook() or (scope.saving_hook is not None and not scope.lasting):
             return
         missing = [index for index, member in enumerate(self.members) if is_missing(member, scope)]
         if missing:
             for index, W in zip(missing, self.compute(missing, lasting=scope.lasting), strict=True):
-                parametrization, Z = self.members[index].parametrization, self.members[index].Z
-                held = Held(parametrization.options, Z, Z._version, Z.detach(), W, None)
-                scope.weights[id(parametrization)] = held
+                scope.hold(self.members[index].parametrization, self.members[index].Z, W)
 
     def compute(self, indices: Sequence[int], *, lasting: bool) -> Sequence[Tensor]:
         """Compute these weights together, with a graph."""
         self.passes += 1
-        own = [index for index in indices if self.owners[index] == self.rank]
-        computed: dict[int, Tensor] = {}
+        own = {index: self.members[index] for index in indices if self.owners[index] == self.rank}
+        inputs = {index: self.members[index].Z for index in indices}
         failure: Exception | None = None
         try:
-            computed = self.compute_alone(own, lasting=lasting)
+            pairs = [(member.parametrization, member.Z) for member in own.values()]
+            inputs |= zip(own, orthogonalize_in_batches(pairs, lasting=lasting), strict=True)
         except Exception as error:
             failure = error
-        place = Place("forward pass", self.passes, self.digest, as_bits(indices), describe(failure))
+        place = Place("forward pass", self.passes, self.digest, as_bits(indices), format_error(failure))
         try:
-            said = self.roll_call.meet(place)
+            places = self.roll_call.meet(place)
         except RankFailed as error:
             raise error from failure
-        check_equal_sets(self.roll_call, said)
-        inputs = [computed[index] if index in computed else self.members[index].Z for index in indices]
-        return Exchange.apply(self, self.passes, self.make_slots(indices), *inputs)
-
-    def compute_alone(self, indices: Sequence[int], *, lasting: bool) -> dict[int, Tensor]:
-        """The weights of this rank, those of equal shape in one batched call."""
-        batches: dict[Any, list[int]] = {}
-        for index in indices:
-            member = self.members[index]
-            batches.setdefault((member.parametrization.batch_key, member.Z.dtype, member.Z.device), []).append(index)
-        computed: dict[int, Tensor] = {}
-        for batch in batches.values():
-            options = self.members[batch[0]].parametrization.options.of_orthogonalize()
-            room = batch_size(self.members[batch[0]].Z)
-            for start in range(0, len(batch), room):
-                part = batch[start : start + room]
-                matrices = [
-                    self.members[index].parametrization.layout.matrices(self.members[index].Z) for index in part
-                ]
-                computed |= zip(part, orthogonalize_each(matrices, **options, lasting=lasting), strict=True)
-        return computed
+        check_equal_sets(self.roll_call, places)
+        return Exchange.apply(self, self.passes, self.make_slots(indices), *inputs.values())
 
     def make_slots(self, indices: Iterable[int]) -> dict[int, Slot]:
         """Who owns each of these weights, and what its matrices are like."""
@@ -235,7 +189,7 @@ class Sharing:
             slots[index] = Slot(self.owners[index], shape, Z.dtype, Z.device)
         return slots
 
-    def lost(self, error: RuntimeError) -> RuntimeError:
+    def name_lost_rank(self, error: RuntimeError) -> RuntimeError:
         """The error to raise when a collective operation fails: one that names the rank, if that can be found out."""
         try:
             self.roll_call.meet(Place("lost a rank", self.passes, self.digest))
@@ -260,7 +214,7 @@ class Exchange(torch.autograd.Function):
         try:
             values = sharing.transport.broadcast(dict(zip(slots, inputs, strict=True)), slots)
         except RuntimeError as error:
-            raise sharing.lost(error) from None
+            raise sharing.name_lost_rank(error) from None
         return tuple(values[index] for index in slots)
 
     @staticmethod
@@ -268,18 +222,13 @@ class Exchange(torch.autograd.Function):
         sharing: Sharing = ctx.sharing
         gradients = {index: G for index, G in zip(ctx.slots, Gs, strict=True) if G is not None}
         failure = "create_graph=True does not work with oni.share" if torch.is_grad_enabled() else ""
-        said = sharing.roll_call.meet(
-            Place("backward of pass", ctx.number, sharing.digest, as_bits(gradients), failure)
-        )
-        used = {
-            index: slot
-            for index, slot in ctx.slots.items()
-            if any(place.weights >> index & 1 for place in said.values())
-        }
+        place = Place("backward of pass", ctx.number, sharing.digest, as_bits(gradients), failure)
+        places = sharing.roll_call.meet(place).values()
+        used = {index: slot for index, slot in ctx.slots.items() if any(at.weights >> index & 1 for at in places)}
         try:
             sums = sharing.transport.reduce(gradients, used)
         except RuntimeError as error:
-            raise sharing.lost(error) from None
+            raise sharing.name_lost_rank(error) from None
 
         def gradient(index: int, shape: torch.Size) -> Tensor | None:
             if index in sums:
@@ -291,15 +240,6 @@ class Exchange(torch.autograd.Function):
         return (None, None, None, *map(gradient, ctx.slots, ctx.shapes))
 
 
-def get_timeout(group: dist.ProcessGroup | None) -> timedelta:
-    """How long the operations of a group may wait; torch keeps it to itself."""
-    for device in ("cpu", "cuda"):
-        with suppress(RuntimeError, AttributeError):
-            backend = cast(dist.ProcessGroup, group or dist.group.WORLD)._get_backend(torch.device(device))
-            return backend.options._timeout
-    return TIMEOUT
-
-
 def make_key(parametrization: Orthogonal) -> tuple[int, Any]:
     """Changes when a layer is another one, or has other options."""
     return id(parametrization), parametrization.batch_key
@@ -308,10 +248,7 @@ def make_key(parametrization: Orthogonal) -> tuple[int, Any]:
 def is_missing(member: Member, scope: Scope) -> bool:
     """Whether the scope has to get a weight with a graph."""
     Z = member.Z
-    if not Z.requires_grad or not can_hold(Z):
-        return False
-    held = scope.weights.get(id(member.parametrization))
-    return held is None or not is_valid(held, member.parametrization, Z)
+    return Z.requires_grad and can_hold(Z) and scope.find(member.parametrization, Z) is None
 
 
 def as_bits(indices: Iterable[int]) -> int:
@@ -321,14 +258,14 @@ def as_bits(indices: Iterable[int]) -> int:
     return bits
 
 
-def describe(error: BaseException | None) -> str:
+def format_error(error: BaseException | None) -> str:
     return "" if error is None else " ".join(f"{type(error).__name__}: {error}".split())
 
 
-def check_equal_sets(roll_call: RollCall, said: dict[int, Place]) -> None:
+def check_equal_sets(roll_call: RollCall, places: dict[int, Place]) -> None:
     """Refuse to go on where ranks want different weights: their proxies have changed on some of them only."""
-    first = min(said)
-    others = [str(rank) for rank, place in sorted(said.items()) if place.weights != said[first].weights]
+    first = min(places)
+    others = [str(rank) for rank, place in sorted(places.items()) if place.weights != places[first].weights]
     if others:
         roll_call.fail(
             f"rank {', '.join(others)} needs other weights than rank {first}: proxies were changed, frozen or held on "

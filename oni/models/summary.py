@@ -20,6 +20,8 @@ __all__ = ["Row", "Summary", "summary"]
 HEADINGS = ("layer", "kind", "shape", "steps", "scale", "delta", "sigma", "left alone because")
 TARGET_HEADINGS = (*HEADINGS[:4], "bound", "schedule", *HEADINGS[4:7], "target", "would take", HEADINGS[-1])
 """Where a weight has a target."""
+START = "start"
+"""Shown where a weight had one."""
 WORDS = ("would take", "left alone because")
 
 
@@ -43,6 +45,8 @@ class Row:
     schedule: str | None = None
     target: float | None = None
     """The ``sigma_min`` that was asked for."""
+    start: str = ""
+    """How its proxy started, if not as the weight was."""
     would_take: str = ""
     """What :func:`oni.retune` would choose for the target, or why it can't; empty if it would change nothing."""
 
@@ -60,6 +64,7 @@ class Row:
             "steps": "" if self.steps is None else str(self.steps),
             "bound": self.bound or "",
             "schedule": self.schedule or "",
+            START: self.start,
             "scale": "" if self.scale is None else format_range(*self.scale),
             "delta": "" if self.delta is None else f"{self.delta:.3f}",
             "sigma": "" if self.sigma is None else format_range(*self.sigma),
@@ -94,8 +99,10 @@ class Summary:
         return "\n".join([lines[0], "-" * max(map(len, lines)), *lines[1:], "", self.headline()])
 
     def headings(self) -> tuple[str, ...]:
-        """The columns: those of targets only where there is one."""
-        return HEADINGS if all(row.target is None for row in self.rows) else TARGET_HEADINGS
+        """The columns: those of targets and of the start only where there is one."""
+        headings = HEADINGS if all(row.target is None for row in self.rows) else TARGET_HEADINGS
+        where = headings.index("scale")
+        return (*headings[:where], START, *headings[where:]) if any(row.start for row in self.rows) else headings
 
     def headline(self) -> str:
         """How many weights are orthogonalised, and how far, in a sentence."""
@@ -179,6 +186,7 @@ def orthogonal_row(weight: Weight, parametrization: FromProxy) -> Row:
         steps=None if options is None else options.steps,
         bound=None if options is None else options.bound,
         schedule=None if options is None else options.schedule,
+        start=parametrization.start if isinstance(parametrization, Orthogonal) else "",
         target=None if options is None or options.target is None else options.target.sigma_min,
         would_take=what_it_would_take(parametrization, Z) if isinstance(parametrization, Orthogonal) else "",
         scale=(float(factors.min()), float(factors.max())),

@@ -32,14 +32,14 @@ class Transport:
     def broadcast(self, values: Mapping[int, Tensor], slots: Mapping[int, Slot]) -> dict[int, Tensor]:
         """Send the values of this rank's own weights to all; return those of all weights."""
         flat: dict[Any, Tensor] = {}
-        for key, together in pack(slots).items():
+        for key, together in group_slots(slots).items():
             if key.owner == self.rank:
                 flat[key] = torch.cat([values[index].detach().reshape(-1) for index in together])
             else:
                 size = sum(slots[index].shape.numel() for index in together)
                 flat[key] = torch.empty(size, dtype=key.dtype, device=key.device)
         self.run(dist.broadcast, flat)
-        return unpack(flat, slots)
+        return split_flat(flat, slots)
 
     def reduce(self, gradients: Mapping[int, Tensor], slots: Mapping[int, Slot]) -> dict[int, Tensor]:
         """Add up gradients at the owners, a missing one being zero; return the sums of this rank's own weights."""
@@ -50,9 +50,9 @@ class Transport:
             slot = slots[index]
             return torch.zeros(slot.shape.numel(), dtype=slot.dtype, device=slot.device)
 
-        flat = {key: torch.cat([*map(entries, together)]) for key, together in pack(slots).items()}
+        flat = {key: torch.cat([*map(entries, together)]) for key, together in group_slots(slots).items()}
         self.run(dist.reduce, flat)
-        return unpack(flat, {index: slot for index, slot in slots.items() if slot.owner == self.rank})
+        return split_flat(flat, {index: slot for index, slot in slots.items() if slot.owner == self.rank})
 
     def run(self, operation: Any, flat: Mapping[Any, Tensor]) -> None:
         """Start an operation for each owner, then wait for all."""
@@ -63,7 +63,7 @@ class Transport:
             work.wait()
 
 
-def pack(slots: Mapping[int, Slot]) -> dict[Slot, list[int]]:
+def group_slots(slots: Mapping[int, Slot]) -> dict[Slot, list[int]]:
     """Which weights travel together: those of one owner, dtype and device."""
     together: dict[Slot, list[int]] = {}
     for index, slot in slots.items():
@@ -71,10 +71,10 @@ def pack(slots: Mapping[int, Slot]) -> dict[Slot, list[int]]:
     return together
 
 
-def unpack(flat: Mapping[Slot, Tensor], slots: Mapping[int, Slot]) -> dict[int, Tensor]:
-    """What travelled together, each for itself."""
+def split_flat(flat: Mapping[Slot, Tensor], slots: Mapping[int, Slot]) -> dict[int, Tensor]:
+    """The weights that travelled together, each on its own."""
     values = {}
-    for key, together in pack(slots).items():
+    for key, together in group_slots(slots).items():
         sizes = [slots[index].shape.numel() for index in together]
         for index, part in zip(together, flat[key].split(sizes), strict=True):
             # .data: they share memory but no version, so that no write to one looks like a write to all.

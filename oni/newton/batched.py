@@ -23,6 +23,7 @@ from oni.newton.iteration import Trace
 from oni.newton.matrix import flatten_batch, split_groups
 from oni.newton.orthogonalize import check_options, disable_autocast
 from oni.newton.precision import planned_before
+from oni.torch_internals import get_backward_id, get_version, keeps_graph
 
 __all__ = ["orthogonalize_each"]
 
@@ -112,13 +113,13 @@ class _Batch:
         # None where another node has found that there is no gradient after all.
         if G is not None and not torch.is_grad_enabled():
             with self.lock:
-                self.enter(torch._C._current_graph_task_id())
+                self.enter(get_backward_id())
                 self.collected[index] = G
 
     def gradient(self, index: int, G: Tensor) -> Tensor:
         """The gradient with respect to one Z; that of all collected ones is computed with the first."""
         with self.lock:
-            self.enter(torch._C._current_graph_task_id())
+            self.enter(get_backward_id())
             if index not in self.pulled_back:
                 self.collected[index] = G
                 self.pull_back_collected()
@@ -131,7 +132,7 @@ class _Batch:
         with disable_autocast(Gs[0].device.type):
             gradients = self.pull_back(_stack(Gs), self.part(indices))
         self.pulled_back.update(zip(indices, _split(gradients, Gs), strict=True))
-        if not (self.lasting or torch._C._autograd._get_current_graph_task_keep_graph()):
+        if not (self.lasting or keeps_graph()):
             left = [index for index in self.rows if index not in indices]
             self.chain = self.part(left) if left else []
             self.rows = {index: row for row, index in enumerate(left)}
@@ -152,7 +153,7 @@ class _Inner(torch.autograd.Function):
         ctx.batch, ctx.index = batch, index
         if batch.lasting:
             # save_for_backward would be emptied by the first backward pass, so check the version by hand.
-            ctx.Z, ctx.version = Z, Z._version
+            ctx.Z, ctx.version = Z, get_version(Z)
         else:
             ctx.save_for_backward(Z)
         return batch.results[index]
@@ -162,7 +163,7 @@ class _Inner(torch.autograd.Function):
         if G is None:
             return None, None, None
         batch: _Batch = ctx.batch
-        if batch.lasting and ctx.Z._version != ctx.version:
+        if batch.lasting and get_version(ctx.Z) != ctx.version:
             raise RuntimeError(
                 "one of the proxies needed for gradient computation has been modified by an inplace operation (an "
                 "optimizer step, load_state_dict): call backward() before it, or run the model again after it"

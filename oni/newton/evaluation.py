@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from oni.newton.bounding import Bounded, bounded, centred, power_of_two_scale, slope_of_log_bound, trace
+from oni.newton.bounding import TRACE_POWER, Bounded, bounded, centred, power_of_two_scale, slope_of_log_bound, trace
 from oni.newton.iteration import (
     Trace,
     accumulated,
@@ -71,7 +71,12 @@ def pullback(G: Tensor, of: Evaluation, spec: Spec) -> Tensor:
     # Twice E, so twice D: the recurrence is linear, and the factors are cheapest applied to the small result.
     E2 = twice_symmetric_part(product(A.mT, G) if tall else product(G, A.mT))
     N = slope_of_log_bound(at, spec.bound)
+    # A proxy so small that its gradient would overflow gets it shortened: its direction, without infinity and NaN.
+    # 2^16 is room for slopes, sums, and the size of G itself.
+    largest = torch.finfo(A.dtype).max / 65536 / at.root.clamp_min(1)
     factor = scale * at.root
+    # Not torch.minimum, whose forward derivative adds and subtracts that of the larger one.
+    factor = torch.where(factor > largest, largest, factor)
     if traces:
         B = traces[-1].B
         inside = D2 = inverse_root_tangent(E2, spec.plan, traces)
@@ -84,8 +89,11 @@ def pullback(G: Tensor, of: Evaluation, spec: Spec) -> Tensor:
         assert N is not None, "without steps there is always a bound"
         inside = -0.5 * trace(E2) * N
         dZ = factor * G
-    small = factor * at.root**2
-    inside = small * inside if torch.is_grad_enabled() else inside.mul_(small)
+    # One after the other: the cube of the root may be out of range.
+    if torch.is_grad_enabled():
+        inside = at.root * inside * (at.root * factor)
+    else:
+        inside.mul_(at.root).mul_(at.root * factor)
     dZ = accumulated(dZ, A, inside) if tall else accumulated(dZ, inside, A)
     if not spec.center:
         return dZ
@@ -121,7 +129,7 @@ def inner(X: Tensor, Y: Tensor) -> Tensor:
 def packed(of: Evaluation) -> tuple[Tensor, ...]:
     """The evaluation as distinct tensors, W first."""
     tensors = [of.W, of.scale, of.A, of.at.S, of.at.root]
-    tensors += [power for power in (of.at.S2, of.at.S4) if power is not None]
+    tensors += [tensor for tensor in (of.at.S2, of.at.S4, of.at.spread) if tensor is not None]
     for index, (P, X, Q, R, B) in enumerate(of.traces):
         # The first stage's P is S and its B is Q.
         own = (P, X, Q, R, B) if index else (X, Q, R)
@@ -133,7 +141,9 @@ def unpacked(tensors: Sequence[Tensor], spec: Spec) -> Evaluation:
     """The inverse of ``packed``."""
     rest = iter(tensors)
     W, scale, A, S, root = (next(rest) for _ in range(5))
-    S2, S4 = (next(rest), next(rest)) if spec.bound == "tight" else (None, None)
+    S2 = next(rest) if spec.bound in ("trace2", "tight") else None
+    S4 = next(rest) if spec.bound == "tight" else None
+    spread = next(rest) if spec.bound in TRACE_POWER else None
     traces: list[Trace] = []
     for index, stage in enumerate(spec.plan):
         P = next(rest) if index else S
@@ -141,4 +151,4 @@ def unpacked(tensors: Sequence[Tensor], spec: Spec) -> Evaluation:
         Q = next(rest)
         R = next(rest) if index < len(spec.plan) - 1 else None
         traces.append(Trace(P, X, Q, R, next(rest) if index else Q))
-    return Evaluation(W, scale, A, Bounded(S, root, S2, S4), traces)
+    return Evaluation(W, scale, A, Bounded(S, root, S2, S4, spread), traces)

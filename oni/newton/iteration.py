@@ -22,6 +22,7 @@ import torch
 from torch import Tensor
 
 from oni.newton.stage import Stage
+from oni.torch_internals import may_keep_results
 
 __all__ = ["Trace", "accumulated", "inverse_root", "inverse_root_tangent", "product"]
 
@@ -98,9 +99,15 @@ def accumulated(onto: Tensor, X: Tensor, Y: Tensor) -> Tensor:
     return onto.addmm_(X, Y) if onto.dim() == 2 else onto.baddbmm_(X, Y)
 
 
-def plus_identity(X: Tensor, factor: float) -> Tensor:
-    """``X + factor I``, in place: X must be a fresh tensor."""
-    X.diagonal(dim1=-2, dim2=-1).add_(factor)
+def plus_identity(X: Tensor, factor: float | Tensor) -> Tensor:
+    """``X + factor I``, for one factor or one per matrix (..., 1).
+
+    In place where nothing keeps X, which must be a fresh tensor.
+    """
+    diagonal = X.diagonal(dim1=-2, dim2=-1)
+    if may_keep_results():
+        return torch.diagonal_scatter(X, diagonal + factor, dim1=-2, dim2=-1)
+    diagonal.add_(factor)
     return X
 
 

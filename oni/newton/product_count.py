@@ -1,7 +1,7 @@
 r"""How many matrix products ``orthogonalize`` makes.
 
 With m the short side and p the long one, *short* products are m x m x m and *long* ones m x m x p. Forward and
-backward, Newton's schedule, compact bound:
+backward, Newton's schedule, compact or trace bound:
 
 ===== ============== =============
 steps short products long products
@@ -11,7 +11,7 @@ steps short products long products
 5     10 + 14        2 + 3
 ===== ============== =============
 
-The tight bound adds 1 + 2 short ones.
+The bound ``trace2`` adds 0 + 1 short ones, ``tight`` 1 + 2.
 """
 
 from __future__ import annotations
@@ -68,9 +68,13 @@ def _count_part(part: Spec) -> Products:
     # A quartic stage squares twice. Each joint between two stages multiplies B by Q, squares Q and multiplies P
     # by that; on tangents, a product is two and a square one.
     forward, backward = 2 * quartic + 3 * joints, 2 * quartic + 5 * joints
+    if part.bound in ("trace2", "tight"):
+        # S^2; the first stage then has it for its own square, unless it is a lone linear one.
+        forward += 1 - bool(quartic)
+        backward += 1
     if part.bound == "tight":
-        # S^2 and S^4; the first stage then has S^2 for its own square, unless it is a lone linear one.
-        forward += 2 - bool(quartic)
-        backward += 2
+        # S^4.
+        forward += 1
+        backward += 1
     # The Gram matrix and W; G A^T and the two terms of the gradient. Without steps B is the identity.
     return Products(forward, backward, *((2, 3) if part.plan else (1, 2)))

@@ -12,7 +12,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from oni.newton.bounding import SCHATTEN_ORDER
+from oni.newton.bounding import SCHATTEN_ORDER, TRACE_POWER
 from oni.newton.matrix import split_groups
 from oni.newton.schedule import get_schedule
 
@@ -41,7 +41,12 @@ def oracle(
     # Centring itself leaves noise of the size of the mean it removed.
     noise = torch.maximum(noise, Z.detach().double().abs().amax() * 4 * torch.finfo(torch.float64).eps)
     sigma = torch.where(sigma > noise, sigma, 0.0)
-    f = torch.linalg.vector_norm(sigma, ord=SCHATTEN_ORDER[bound], dim=-1, keepdim=True)
+    if bound in TRACE_POWER:
+        k, power = sigma.shape[-1], 2 * TRACE_POWER[bound]
+        m = (sigma**power).mean(-1, keepdim=True)
+        f = (m + ((k - 1) / k) ** 0.5 * (sigma**power - m).norm(dim=-1, keepdim=True)) ** (1 / power)
+    else:
+        f = torch.linalg.vector_norm(sigma, ord=SCHATTEN_ORDER[bound], dim=-1, keepdim=True)
     s = sigma / torch.where(f == 0, 1.0, f)
     for polynomial in polynomials(schedule, steps):
         s = s * sum(c * s ** (2 * i) for i, c in enumerate(polynomial))
@@ -62,8 +67,15 @@ def direct(
     if center:
         W = W - W.mean(-1, keepdim=True)
     M = W @ W.mT if W.shape[-2] <= W.shape[-1] else W.mT @ W
-    power = torch.linalg.matrix_power(M, SCHATTEN_ORDER[bound] // 2)
-    f = power.diagonal(dim1=-2, dim2=-1).sum(-1)[..., None, None] ** (2 / SCHATTEN_ORDER[bound])
+    if bound in TRACE_POWER:
+        k = M.shape[-1]
+        power = torch.linalg.matrix_power(M, TRACE_POWER[bound])
+        m = power.diagonal(dim1=-2, dim2=-1).mean(-1)[..., None, None]
+        D = power - m * torch.eye(k, dtype=M.dtype, device=M.device)
+        f = (m + ((k - 1) / k) ** 0.5 * torch.linalg.matrix_norm(D, keepdim=True)) ** (1 / TRACE_POWER[bound])
+    else:
+        power = torch.linalg.matrix_power(M, SCHATTEN_ORDER[bound] // 2)
+        f = power.diagonal(dim1=-2, dim2=-1).sum(-1)[..., None, None] ** (2 / SCHATTEN_ORDER[bound])
     W = W / f.sqrt()
     for first, *others in polynomials(schedule, steps):
         power, total = W, first * W

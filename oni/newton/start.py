@@ -5,14 +5,27 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from oni.newton.bounding import BOUNDS, SCHATTEN_ORDER
+from oni.newton.bounding import BOUNDS, SCHATTEN_ORDER, TRACE_POWER, centred, trace_factors
 from oni.newton.matrix import split_groups
+from oni.torch_internals import has_values
 
-__all__ = ["find_starts"]
+__all__ = ["find_starts", "work_dtype"]
 
 
-def find_starts(Z: Tensor, *, center: bool, groups: int) -> dict[str, tuple[float, float]]:
+EQUAL = 1.1
+"""Singular values that differ by less come of an orthogonal start alone."""
+TRAINED = 2.0
+"""Their ratio after some training from there, as measured (docs/how-orthogonal.md)."""
+
+
+def find_starts(Z: Tensor, *, center: bool, groups: int, in_training: bool = False) -> dict[str, tuple[float, float]]:
     """The smallest and the largest start of all matrices in ``Z (..., n, d)`` under each bound, in float64.
+
+    Args:
+        Z: the matrices.
+        center, groups: as in :func:`oni.orthogonalize`.
+        in_training: whether orthogonal matrices count as what training makes of them, too. Otherwise they start at 1
+            under the trace bound, where no step is needed, until an optimizer has taken its first.
 
     Raises:
         ValueError: if one of them is zero, and so would stay.
@@ -21,25 +34,48 @@ def find_starts(Z: Tensor, *, center: bool, groups: int) -> dict[str, tuple[floa
     >>> round(low, 6), round(high, 6)
     (0.5, 0.5)
     """
-    if Z.device.type == "meta":
-        raise ValueError("it has no values yet (device meta); load or initialise it first, or pass steps")
+    if not has_values(Z):
+        raise ValueError(
+            "it has no values yet (device meta, or a fake tensor); load or initialise it first, or pass steps"
+        )
     if Z.numel() == 0:
         raise ValueError(f"it has shape {tuple(Z.shape)}, and no entries")
     A = split_groups(Z.detach().double(), groups)
     if not bool(torch.isfinite(A).all()):
         raise ValueError("it holds NaN or infinity; initialise or load it first")
     if center:
-        A = A - A[..., :1]
-        A = A - A.mean(-1, keepdim=True)
+        A = centred(A.clone())
     n, d = A.shape[-2:]
     sigma = torch.linalg.svdvals(A).reshape(-1, min(n, d))
     check_rank(sigma, Z.dtype, f"{n} x {d}", center=center, centring_costs_rank=center and n >= d)
     sigma = sigma / sigma[:, :1]
     starts = {}
+    if in_training:
+        spread = torch.linspace(1.0, 1 / TRAINED, sigma.shape[-1], dtype=sigma.dtype, device=sigma.device)
+        sigma = torch.cat([sigma, torch.where(sigma[:, -1:] > 1 / EQUAL, spread, sigma)])
     for bound in BOUNDS:
-        relative = sigma / torch.linalg.vector_norm(sigma, ord=SCHATTEN_ORDER[bound], dim=-1, keepdim=True)
-        starts[bound] = float(relative.min()), min(1.0, float(relative.max()))
+        f = bound_spectrum(sigma, bound)
+        # The trace bound is enlarged for rounding, by less where the schedule needs float64.
+        enlarged = bound_spectrum(sigma, bound, work_dtype(Z.dtype))
+        starts[bound] = float((sigma / enlarged).min()), min(1.0, float((sigma / f).max()))
     return starts
+
+
+def bound_spectrum(sigma: Tensor, bound: str, dtype: torch.dtype | None = None) -> Tensor:
+    """The bound of each row of singular values, by its formula alone or as it is enlarged for rounding in a dtype."""
+    if bound not in TRACE_POWER:
+        return torch.linalg.vector_norm(sigma, ord=SCHATTEN_ORDER[bound], dim=-1, keepdim=True)
+    k, power = sigma.shape[-1], TRACE_POWER[bound]
+    a, b, tau = trace_factors(k, power, dtype)
+    eigenvalues = sigma ** (2 * power)
+    m = eigenvalues.mean(-1, keepdim=True)
+    spread = torch.hypot(torch.linalg.vector_norm(eigenvalues / m - 1, dim=-1, keepdim=True), m.new_tensor(tau))
+    return (m * (a + b * spread)) ** (0.5 / power)
+
+
+def work_dtype(dtype: torch.dtype) -> torch.dtype:
+    """The precision in which a few steps on a proxy of this dtype are computed."""
+    return dtype if dtype in (torch.float32, torch.float64) else torch.float32
 
 
 def check_rank(sigma: Tensor, dtype: torch.dtype, size: str, *, center: bool, centring_costs_rank: bool) -> None:
@@ -54,8 +90,7 @@ def check_rank(sigma: Tensor, dtype: torch.dtype, size: str, *, center: bool, ce
             f"a centred {size} matrix has a zero singular value, which no step lifts, as its rows sum to zero; "
             'pass center="auto" or False'
         )
-    work = dtype if dtype in (torch.float32, torch.float64) else torch.float32
-    ranks = (sigma > torch.finfo(work).eps * sigma[:, :1]).sum(-1)
+    ranks = (sigma > torch.finfo(work_dtype(dtype)).eps * sigma[:, :1]).sum(-1)
     if int(ranks.min()) < sigma.shape[-1]:
         raise ValueError(
             f"a {size} matrix of rank {int(ranks.min())} has a zero singular value, which no step lifts; "

@@ -21,12 +21,12 @@ from oni.newton.orthogonalize import check_input, check_options
 from oni.newton.precision import planned_before
 from oni.newton.product_count import count_products
 from oni.newton.schedule import certified_range, checked_interval, get_schedule
-from oni.newton.start import find_starts
+from oni.newton.start import find_starts, work_dtype
 
 __all__ = ["Choice", "Target", "check_target", "choose", "steps_for"]
 
-CANDIDATES = ("compact", "tight")
-"""The Frobenius bound costs what the compact one does, and starts lower."""
+CANDIDATES = ("trace", "trace2", "tight")
+"""The Frobenius and the compact bound cost what the trace bound does, and start lower."""
 FURTHER = 3
 """How many numbers of steps to compare: one more may cost less, where the matrix is formed anew fewer times."""
 
@@ -128,16 +128,19 @@ def first_reaching(ranges: Iterator[tuple[float, float]], sigma_min: float) -> i
 def choose(matrices: Tensor, target: Target, *, center: bool | str = "auto", groups: int = 1) -> Choice:
     """The cheapest way, by counted products, that certifies a target for ``matrices (..., n, d)`` as they are.
 
+    Orthogonal ones count as those of condition 2 as well, to which training soon takes them: what is chosen would not
+    outlast its first step otherwise.
+
     Raises:
         ValueError: if no number of steps can, with the reason.
 
     >>> choose(torch.randn(64, 256, generator=torch.Generator().manual_seed(0)), Target(0.9))
-    Choice(bound='tight', schedule='minimax:0.238', steps=2)
+    Choice(bound='trace', schedule='minimax:0.238', steps=2)
     """
     sigma_min, bound, schedule = target
     aim = with_reserve(sigma_min, matrices.dtype)
     _, center, groups = check_options(matrices.shape, 0, center, bound or "compact", groups, schedule or "newton")
-    starts = find_starts(matrices, center=center, groups=groups)
+    starts = find_starts(matrices, center=center, groups=groups, in_training=True)
     n, d = matrices.shape[-2] // groups, matrices.shape[-1]
     choices: list[Choice] = []
     for candidate in [bound] if bound else CANDIDATES:
@@ -149,7 +152,7 @@ def choose(matrices: Tensor, target: Target, *, center: bool | str = "auto", gro
 
 def with_reserve(sigma_min: float, dtype: torch.dtype) -> float:
     """What to certify in exact arithmetic, so that the weight in this dtype has the target as well."""
-    work = dtype if dtype in (torch.float32, torch.float64) else torch.float32
+    work = work_dtype(dtype)
     # Evaluation rounds by some epsilons; rounding the weight to half precision moves it by up to half an epsilon.
     rounding = 32 * torch.finfo(work).eps + (torch.finfo(dtype).eps / 2 if dtype != work else 0.0)
     aim = sigma_min + max(rounding, 0.01 * (1 - sigma_min))

@@ -36,6 +36,7 @@ class _DropIn(Base):
         bound: str | None = None,
         row_groups: int = 1,
         schedule: str | None = None,
+        start: str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(*args, **kwargs)
@@ -49,6 +50,7 @@ class _DropIn(Base):
             bound=bound,
             groups=row_groups,
             schedule=schedule,
+            start=start,
         )
 
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from numbers import Integral, Real
 from typing import Any
 
 from torch import Tensor, nn
 
+from oni.newton.matrix import Layout
 from oni.newton.orthogonalize import check_options
 from oni.newton.target import Choice, Target, check_target, choose
 
-__all__ = ["Options", "check_learn_scale", "check_scale", "make_options"]
+__all__ = ["Options", "check_learn_scale", "check_scale", "describe_options", "list_unlike", "make_options"]
 
 
 @dataclass(frozen=True)
@@ -94,6 +96,30 @@ def make_options(
     rows = int(groups) if isinstance(groups, Integral) and groups > 0 else 1
     steps, _, groups = check_options((rows, 1), steps, center, bound, groups, schedule)
     return Options(steps, check_scale(scale), check_learn_scale(learn_scale), center, bound, groups, schedule, target)
+
+
+def describe_options(options: Options, layout: Layout, shape: Sequence[int]) -> dict[str, Any]:
+    """What decides on the weight: ``center`` as it is for matrices of this shape, a target instead of its choice."""
+    n, d = shape[-2:]
+    chosen: dict[str, Any] = {"steps": options.steps, "bound": options.bound, "schedule": options.schedule}
+    if options.target is not None:
+        chosen = {name: value for name, value in options.target._asdict().items() if value is not None}
+    elif options.steps == 0:
+        del chosen["schedule"]
+    return {
+        **chosen,
+        "center": n // options.groups < d if options.center == "auto" else options.center,
+        "groups": options.groups,
+        "scale": options.scale,
+        "learn_scale": options.learn_scale,
+        "convolution_groups": layout.groups,
+        "transposed": layout.transposed,
+    }
+
+
+def list_unlike(options: dict[str, Any], others: dict[str, Any]) -> str:
+    """Those options that others have otherwise, or not at all."""
+    return ", ".join(f"{name}={value!r}" for name, value in options.items() if others.get(name) != value)
 
 
 def check_learn_scale(learn_scale: bool) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Protocol, TypeVar
 
@@ -13,11 +12,12 @@ from torch.nn.utils import parametrize
 
 from oni.newton.matrix import Layout
 from oni.newton.orthogonalize import check_options, orthogonalize
-from oni.nn.options import Options, make_options
+from oni.nn.options import Options, describe_options, list_unlike, make_options
+from oni.nn.start import check_start, describe_shortfall, make_proxy, write_proxy
+from oni.torch_internals import has_values, is_shard
 
 __all__ = [
     "CONVOLUTIONS",
-    "READY",
     "TRANSPOSED",
     "Cache",
     "FromProxy",
@@ -50,6 +50,7 @@ def orthogonal(
     bound: str | None = None,
     groups: int = 1,
     schedule: str | None = None,
+    start: str | None = None,
 ) -> M:
     r"""Compute ``module.weight`` from a proxy Z by :func:`oni.orthogonalize` from now on.
 
@@ -72,6 +73,8 @@ def orthogonal(
         scale: g, a number or the name of an activation that ``torch.nn.init.calculate_gain`` knows: ``"relu"`` is
             :math:`\sqrt 2`, which keeps the signal through ReLU layers.
         learn_scale: learn one g per output filter, starting at ``scale``.
+        start: ``"orthogonal"`` replaces the weight by its polar factor first, once: all singular values become equal,
+            so fewer steps do, and pretrained weights are lost. ``None`` starts Z from the weight as it is.
 
     Returns:
         The module itself. Assigning a tensor, ``module.weight = W0``, starts the proxy from W0. ``oni.bake`` makes the
@@ -87,8 +90,14 @@ def orthogonal(
     """
     check_module(module)
     options = make_options(steps, scale, learn_scale, center, bound, groups, schedule, sigma_min)
-    weight = check_weight(module, name, type(module).__name__)
-    attach(module, name, make_orthogonal(weight, get_layout(module), options, type(module).__name__))
+    label = type(module).__name__
+    weight = check_weight(module, name, label)
+    parametrization, proxy = make_orthogonal(weight, get_layout(module), options, label, check_start(start))
+    attach(module, name, parametrization)
+    write_proxy(weight, proxy)
+    shortfall = describe_shortfall(parametrization.start)
+    if shortfall:
+        warnings.warn(f"{label}: {name} has {shortfall}; initialise it anew", stacklevel=2)
     return module
 
 
@@ -114,7 +123,7 @@ def get_layout(module: nn.Module) -> Layout:
 
 def is_zero(weight: Tensor) -> bool:
     """Whether all entries are zero: such a proxy gives a zero weight with zero gradient, and never trains."""
-    return weight.device.type != "meta" and not bool(weight.detach().any())
+    return has_values(weight) and not bool(weight.detach().any())
 
 
 def check_weight(module: nn.Module, name: str, label: str) -> nn.Parameter:
@@ -144,8 +153,7 @@ def check_weight(module: nn.Module, name: str, label: str) -> nn.Parameter:
         raise ValueError(f"{label}: {type(module).__name__} has no parameter {name!r}; {hint}")
     if isinstance(weight, nn.parameter.UninitializedParameter):
         raise ValueError(f"{label}: {name} is lazy and has no shape yet; run one batch through the model first")
-    # Importing its class takes seconds.
-    if type(weight).__name__ == "DTensor":
+    if is_shard(weight):
         raise ValueError(f"{label}: {name} is sharded already; convert the model before fully_shard")
     if not weight.is_floating_point():
         raise TypeError(f"{label}: {name} must hold real floating-point numbers, got {weight.dtype}")
@@ -153,7 +161,7 @@ def check_weight(module: nn.Module, name: str, label: str) -> nn.Parameter:
         raise ValueError(f"{label}: {name} has shape {tuple(weight.shape)}, and no rows to orthogonalise; skip it")
     if weight.numel() == 0:
         raise ValueError(f"{label}: {name} has shape {tuple(weight.shape)}, and no entries to orthogonalise; skip it")
-    if weight.device.type != "meta" and not bool(torch.isfinite(weight.detach()).all()):
+    if has_values(weight) and not bool(torch.isfinite(weight.detach()).all()):
         raise ValueError(f"{label}: {name} holds NaN or infinity; initialise or load it first")
     return weight
 
@@ -167,25 +175,22 @@ def attach(module: nn.Module, name: str, parametrization: FromProxy) -> None:
     # Every parametrised module has a class of its own, made by torch.
     cls = type(module)
     cls.__setattr__ = _refuse_parameters  # type: ignore[method-assign, assignment]
-    setattr(cls, name, _ask_ready_first(name, vars(cls)[name]))
+    setattr(cls, name, _ask_cache_first(name, vars(cls)[name]))
 
 
-READY: dict[int, Callable[[], Tensor | None]] = {}
-"""Whom to ask for the weight of a ``ParametrizationList``, by its id, before it is called (``oni/models/cache.py``)."""
-
-
-def _ask_ready_first(name: str, computed: property) -> property:
-    """Torch's property, which calls two modules, preceded by a look at what is ready.
+def _ask_cache_first(name: str, computed: property) -> property:
+    """Torch's property, which calls two modules, preceded by a look at what the cache has ready.
 
     Where convolutions sweep the cache of the CPU, those calls take 0.1 ms for each layer of a network.
     """
 
     def get_weight(module: nn.Module) -> Tensor:
-        # In this order: torch.compile would compile anew whenever a scope opens.
-        if not torch.compiler.is_compiling() and READY:
-            holders = module._modules["parametrizations"]
-            ask = READY.get(id(holders._modules[name]))  # type: ignore[union-attr]
-            weight = None if ask is None else ask()
+        # torch.compile would compile anew whenever a scope opens.
+        if not torch.compiler.is_compiling():
+            holder: Any = module._modules["parametrizations"]._modules[name]  # type: ignore[union-attr]
+            first = holder._modules["0"]
+            cache: Cache | None = first.__dict__.get("cache")
+            weight = None if cache is None else cache.find_ready(first, holder)
             if weight is not None:
                 return weight
         assert computed.fget is not None
@@ -225,11 +230,6 @@ class Scaling(Protocol):
     def scale(self) -> float: ...
     @property
     def learn_scale(self) -> bool: ...
-
-
-def list_unlike(options: dict[str, Any], others: dict[str, Any]) -> str:
-    """Those options that others have otherwise, or not at all."""
-    return ", ".join(f"{name}={value!r}" for name, value in options.items() if others.get(name) != value)
 
 
 class FromProxy(nn.Module):
@@ -283,18 +283,24 @@ class FromProxy(nn.Module):
         return ", ".join(f"{name}={value!r}" for name, value in vars(self.options).items())
 
 
-def make_orthogonal(weight: Tensor, layout: Layout, options: Options, label: str) -> Orthogonal:
-    """The parametrization of a weight, with what a target takes chosen; errors call the layer by this label."""
+def make_orthogonal(
+    weight: Tensor, layout: Layout, options: Options, label: str, start: str | None
+) -> tuple[Orthogonal, Tensor]:
+    """The parametrization of a weight, with what a target takes chosen, and its proxy; errors name this label."""
     try:
         parametrization = Orthogonal(weight, layout, options)
-        parametrization.set_options(options.choose_for(layout.matrices(weight)))
+        proxy, parametrization.start = make_proxy(weight, layout, options, start)
+        parametrization.set_options(options.choose_for(layout.matrices(proxy)))
     except ValueError as error:
         raise ValueError(f"{label}: {error}") from None
-    return parametrization
+    return parametrization, proxy
 
 
 class Cache(Protocol):
     """What may hold weights for a while: see ``oni/models/cache.py``."""
+
+    def find_ready(self, parametrization: Orthogonal, holder: parametrize.ParametrizationList) -> Tensor | None:
+        """The weight, if it is held and nobody needs the call of the parametrization; ``None`` to have it called."""
 
     def find_weight(self, parametrization: Orthogonal, Z: Tensor) -> Tensor | None:
         """The weight, if it is held or to be held now; ``None`` to have it computed for this use alone."""
@@ -305,6 +311,8 @@ class Orthogonal(FromProxy):
 
     options: Options
     cache: Cache | None = None
+    start = ""
+    """How the proxy started, if not as the weight was: no option, as a checkpoint has the proxy itself."""
 
     def __init__(self, weight: Tensor, layout: Layout, options: Options) -> None:
         super().__init__(weight, layout, options)
@@ -358,7 +366,8 @@ class Orthogonal(FromProxy):
         if self.options.target is not None and saved.wants_the_same(self.options):
             self.set_options(saved)
             return
-        theirs, ours = self.describe(saved, layout), self.describe(self.options, self.layout)
+        theirs = describe_options(saved, layout, self.matrix_shape)
+        ours = describe_options(self.options, self.layout, self.matrix_shape)
         if theirs != ours:
             warnings.warn(
                 f"the checkpoint was saved with {list_unlike(theirs, ours)}, and the model has "
@@ -366,24 +375,6 @@ class Orthogonal(FromProxy):
                 "saved; convert it with the options of the checkpoint",
                 stacklevel=2,
             )
-
-    def describe(self, options: Options, layout: Layout) -> dict[str, Any]:
-        """What decides on the weight: ``center`` as it is for this shape, a target instead of what it takes."""
-        n, d = self.matrix_shape[-2:]
-        chosen: dict[str, Any] = {"steps": options.steps, "bound": options.bound, "schedule": options.schedule}
-        if options.target is not None:
-            chosen = {name: value for name, value in options.target._asdict().items() if value is not None}
-        elif options.steps == 0:
-            del chosen["schedule"]
-        return {
-            **chosen,
-            "center": n // options.groups < d if options.center == "auto" else options.center,
-            "groups": options.groups,
-            "scale": options.scale,
-            "learn_scale": options.learn_scale,
-            "convolution_groups": layout.groups,
-            "transposed": layout.transposed,
-        }
 
     def extra_repr(self) -> str:
         return str(self.options)

@@ -31,8 +31,14 @@ def import_own(kind: str, name: str, is_fit: Callable[[Any], bool], expected: st
         expected: what such a value is, in words.
     """
     module_name, _, attribute = name.partition(":")
+    example = "Network" if kind == "network" else kind.upper()
     if not module_name or not attribute:
-        raise ValueError(f"{kind} {name!r}: write package.module:{'Network' if kind == 'network' else kind.upper()}")
+        raise ValueError(f"{kind} {name!r}: write package.module:{example}")
+    if module_name.endswith(".py") or not all(part.isidentifier() for part in module_name.split(".")):
+        raise ValueError(
+            f"{kind} {name!r}: {module_name!r} is no name of a module; start oni in the folder of the file, and write "
+            f"my_file:{example} for my_file.py"
+        )
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.insert(0, here)

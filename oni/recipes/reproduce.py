@@ -17,9 +17,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from oni.files import make_folder, write_atomically
+from oni.files import make_folder, read_json, write_atomically
 from oni.names import unknown_name
-from oni.recipes.experiments.experiment import HELD, NOT_TESTED, Comparison, Experiment, Results, Run
+from oni.recipes.experiments.experiment import Comparison, Experiment, Results, Run
 from oni.recipes.experiments.record import (
     RESULTS,
     RUNS,
@@ -33,6 +33,8 @@ from oni.recipes.experiments.registry import load_experiment
 from oni.recipes.experiments.setting import Setting, check_overrides
 from oni.recipes.experiments.table_formats import TABLE_FORMATS
 from oni.recipes.experiments.texts import format_override
+from oni.recipes.experiments.verdicts import Verdict
+from oni.recipes.report.verdicts import KINDS
 from oni.recipes.training.devices import is_first_process
 from oni.recipes.training.grid import Attempt, Job, run_jobs
 from oni.terminal import ascii_only, console, table
@@ -199,6 +201,7 @@ def train_runs(experiment: Experiment, planned: Sequence[Any], setting: Setting)
             progress=setting.progress,
             folder=setting.runs,
             accelerator=setting.hardware.accelerator,
+            resumes=setting.resume,
         )
     )
 
@@ -228,7 +231,7 @@ def choose_folder(experiment: Experiment, request: Request) -> tuple[Path, str]:
 def read_preset(path: Path) -> str | None:
     """Which preset a ``results.json`` holds, if it can be read."""
     with suppress(OSError, ValueError, LookupError, TypeError):
-        return str(json.loads(path.read_text(encoding="utf-8"))["preset"])
+        return str(read_json(path, remedy="measure it again")["preset"])
     return None
 
 
@@ -238,7 +241,7 @@ def add_part(
     """Put the runs that ``--only`` chose into the ``results.json`` of the same command, if there is one."""
     if not (folder / RESULTS).exists():
         return []
-    record = json.loads((folder / RESULTS).read_text(encoding="utf-8"))
+    record = read_json(folder / RESULTS, remedy="delete it to measure again")
     if record["command"] != make_command(
         request.id, request.preset, request.seed, request.seeds, overrides=setting.overrides
     ):
@@ -255,7 +258,9 @@ def write_results(
     from oni.style import drawing, save
 
     with drawing():
-        pictures = save(experiment.draw(results), unfinished, experiment.file_name, photographs=experiment.photographs)
+        pictures = save(
+            experiment.picture(results), unfinished, experiment.file_name, photographs=experiment.photographs
+        )
     written = [write_atomically(folder / picture.name, picture.read_bytes()) for picture in pictures]
     return [*written, write_atomically(folder / RESULTS, format_json(record))]
 
@@ -282,12 +287,14 @@ def show_results(
     if note:
         terminal.print(text(note.strip(), "italic"))
     verdicts = Table.grid(padding=(0, 2, 0, 0))
-    styles = {HELD: "green", NOT_TESTED: "yellow"}
-    for claim in record["claims"]:
-        verdict = claim["verdict"]
-        shown = verdict if verdict in styles else verdict.replace("not", "NOT")
-        verdicts.add_row(text(shown, styles.get(verdict, "bold red")), text(f"{claim['text']}\n{claim['detail']}"))
-    terminal.print()
+    styles = {Verdict.HELD: "green", Verdict.NOT_HELD: "bold red"}
+    for kind, words in KINDS.items():
+        for index, claim in enumerate(claim for claim in record["claims"] if claim["kind"] == kind):
+            if not index:
+                verdicts.add_row("", text(f"\n{words[0].upper()}{words[1:]}", "bold"))
+            verdict = Verdict(claim["verdict"])
+            shown = "NOT held" if verdict is Verdict.NOT_HELD else verdict.value
+            verdicts.add_row(text(shown, styles.get(verdict, "yellow")), text(f"{claim['text']}\n{claim['detail']}"))
     terminal.print(verdicts)
 
 

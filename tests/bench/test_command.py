@@ -5,15 +5,17 @@ import signal
 import pytest
 import torch
 
-from oni.bench import command
-from oni.bench.matrices import cases as matrices
+from oni.bench import turns
+from oni.bench.forms import cases as forms
+from oni.bench.targets import FORM_TARGETS
 from oni.cli import main
 
 
 @pytest.fixture
 def run(capsys):
     def run(*arguments):
-        code = main(["bench", *map(str, arguments)])
+        words = [] if arguments[0] in ("forms", "lamps") else ["forms"]
+        code = main(["bench", *words, *map(str, arguments)])
         out, err = capsys.readouterr()
         return code, out, err
 
@@ -29,7 +31,7 @@ QUARTILES = {"low": ..., "median": ..., "high": ...}
 
 def test_quick_to_json(run, tmp_path):
     path = tmp_path / "bench.json"
-    code, out, err = run("--quick", "--cases", "256x256*", "--json", path, "--plain", "--threads", 1)
+    code, out, err = run("forms", "--quick", "--cases", "256x256*", "--json", path, "--plain", "--threads", 1)
     assert code == 0
     assert err == "256x256 (1 of 1)\n"
     assert out.isascii()
@@ -41,7 +43,7 @@ def test_quick_to_json(run, tmp_path):
     assert machine["threads"] == 1
     assert {"cpu", "cores", "platform", "device"} < machine.keys()
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00", record["date"])
-    assert record["command"].startswith("oni bench matrices --quick '--cases=256x256*' --threads=1 --json=")
+    assert record["command"].startswith("oni bench forms --quick '--cases=256x256*' --threads=1 --json=")
     assert record["complete"] is True
     assert record["settings"] == {
         "dtype": "float32",
@@ -56,7 +58,7 @@ def test_quick_to_json(run, tmp_path):
     rate = {"flop": ..., "gflop_per_second": QUARTILES, "rounds": ...}
     assert keys(case["products"]) == {"short": rate, "long": rate}
     rows = {contender["name"]: contender for contender in case["contenders"]}
-    assert {"oni T=2", "oni T=5", "literal T=2", "authors T=5", "svd", "eigh (OLM)", "torch cayley"} <= rows.keys()
+    assert {"oni T=2", "oni T=5", "literal T=2", "authors T=5"} <= rows.keys()
     assert len({tuple(contender) for contender in rows.values()}) == 1
     for name in ("oni T=2", "oni T=5"):
         ours = rows[name]
@@ -73,22 +75,21 @@ def test_quick_to_json(run, tmp_path):
     for contender in rows.values():
         assert bool(contender["note"]) != bool(contender["milliseconds"])
 
-    assert len(record["targets"]) == len(command.judge([]))
+    assert len(record["targets"]) == len(FORM_TARGETS)
     for target in record["targets"]:
         if target["case"] != "256x256":
-            assert (target["measured"], target["reached"]) == (None, None)
+            assert (target["measured"], target["interval"], target["reached"]) == (None, None, None)
 
 
 @pytest.fixture
 def cheap(monkeypatch):
-    """A small case, and nobody but oni and the other forms of its iteration."""
-    monkeypatch.setattr(matrices, "list_peers", lambda **options: [])
-    monkeypatch.setattr(command, "CASES", [matrices.Case((8, 12), quick=True), matrices.Case((6, 4))])
+    """Small cases."""
+    monkeypatch.setattr(forms, "FORM_CASES", [forms.FormCase((8, 12), quick=True), forms.FormCase((6, 4))])
 
 
 def test_a_batch_and_all_cases(run, cheap, monkeypatch):
-    batch = matrices.Case((3, 8, 12), beyond=True, quick=True)
-    monkeypatch.setattr(command, "CASES", [batch])
+    batch = forms.FormCase((3, 8, 12), beyond=True, quick=True)
+    monkeypatch.setattr(forms, "FORM_CASES", [batch])
     code, out, _ = run("--quick")
     assert code == 0
     assert "3 single calls T=5" in out
@@ -99,7 +100,7 @@ def test_a_batch_and_all_cases(run, cheap, monkeypatch):
 def test_quick_leaves_the_large_ones_out(run, cheap):
     assert run("--quick")[2] == "8x12 (1 of 1)\n"
     assert run("--quick", "--cases", "*")[2] == "8x12 (1 of 2)\n6x4 (2 of 2)\n"
-    assert run("matrices", "--quick", "--cases", "6*")[2] == "6x4 (1 of 1)\n"
+    assert run("--quick", "--cases", "6*")[2] == "6x4 (1 of 1)\n"
 
 
 def test_nothing_is_written_unless_asked(run, cheap, tmp_path, monkeypatch):
@@ -116,7 +117,7 @@ def test_threads_are_set_and_given_back(run, cheap, tmp_path):
 
 
 def test_ctrl_c_keeps_what_was_measured(run, cheap, tmp_path, monkeypatch):
-    whole = matrices.interleaved
+    whole = turns.interleaved
 
     def interrupted(calls, times, **options):
         rounds = whole(calls, times, **options)
@@ -125,7 +126,7 @@ def test_ctrl_c_keeps_what_was_measured(run, cheap, tmp_path, monkeypatch):
         yield 0.1
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(matrices, "interleaved", interrupted)
+    monkeypatch.setattr(turns, "interleaved", interrupted)
     code, out, err = run("--quick", "--json", tmp_path / "bench.json")
     assert code == 130
     assert err == "8x12 (1 of 1)\noni: interrupted\n"
@@ -137,7 +138,7 @@ def test_ctrl_c_keeps_what_was_measured(run, cheap, tmp_path, monkeypatch):
 
 def test_a_time_limit_keeps_what_was_measured(run, cheap, monkeypatch, tmp_path):
     before = signal.getsignal(signal.SIGTERM)
-    real = matrices.interleaved
+    real = turns.interleaved
 
     def ended(calls, times, **options):
         for _ in real(calls, times, **options):
@@ -145,7 +146,7 @@ def test_a_time_limit_keeps_what_was_measured(run, cheap, monkeypatch, tmp_path)
                 signal.raise_signal(signal.SIGTERM)
             yield 0.0
 
-    monkeypatch.setattr(matrices, "interleaved", ended)
+    monkeypatch.setattr(turns, "interleaved", ended)
     code, _, err = run("--quick", "--json", tmp_path / "bench.json")
     assert code == 130
     assert err.endswith("oni: interrupted\n")
@@ -159,7 +160,7 @@ def test_ctrl_c_before_anything_was_measured(run, cheap, monkeypatch):
     def interrupted(*arguments, **options):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(matrices, "probe", interrupted)
+    monkeypatch.setattr(turns, "probe", interrupted)
     code, out, err = run("--quick")
     assert code == 130
     assert "not measured" in out
@@ -167,8 +168,8 @@ def test_ctrl_c_before_anything_was_measured(run, cheap, monkeypatch):
 
 
 def test_a_wrong_form_is_not_timed(run, cheap, monkeypatch):
-    wrong = matrices.authors
-    monkeypatch.setattr(matrices, "authors", lambda Z, steps, center: wrong(Z, steps + 1, center=center))
+    wrong = forms.authors
+    monkeypatch.setattr(forms, "authors", lambda Z, steps, center: wrong(Z, steps + 1, center=center))
     code, out, _ = run("--quick")
     assert code == 1
     rows = {line.split()[0]: line for line in out.splitlines() if " T=" in line}
@@ -179,23 +180,26 @@ def test_a_wrong_form_is_not_timed(run, cheap, monkeypatch):
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["lamps"], "unknown bench 'lamps'; choose from matrices, models, images"),
-        (["--cases", "7x*"], "'7x*' matches none of: 256x256, 256x784"),
+        (["lamps"], "unknown bench 'lamps'; choose from matrices, forms, models, processes, images"),
+        (["--cases", "7x*"], "'7x*' matches none of: 256x256/gaussian, 256x256/trained"),
         (["--seconds", "0"], "--seconds must be positive"),
         (["--seconds", "nan"], "--seconds must be positive"),
         (["--seconds", "soon"], "--seconds"),
         (["--threads", "0"], "--threads must be at least 1"),
-        (["--processes", "2"], "--processes is for oni bench models, not matrices; leave it out"),
-        (["models", "--processes", "1"], "--processes must be at least 2, got 1"),
+        (["--processes", "2"], "--processes is for oni bench processes, not matrices; leave it out"),
+        (["models", "--processes", "2"], "--processes is for oni bench processes, not models; leave it out"),
+        (["processes", "--processes", "1"], "--processes must be at least 2, got 1"),
+        (["processes", "--device", "cuda"], "oni bench processes measures processes on the CPU; leave out --device"),
         (["--device", "abacus"], "--device must be cpu or cuda, got 'abacus'"),
         (["--device", "meta"], "--device must be cpu or cuda, got 'meta'"),
         (["--json", "."], "--json"),
         (["matrices", "models"], "models"),
     ],
 )
-def test_what_a_user_can_mend_is_one_line(run, tmp_path, monkeypatch, arguments, complaint):
+def test_what_a_user_can_mend_is_one_line(capsys, tmp_path, monkeypatch, arguments, complaint):
     monkeypatch.chdir(tmp_path)
-    code, out, err = run(*arguments)
+    code = main(["bench", *arguments])
+    out, err = capsys.readouterr()
     assert (code, out) == (2, "")
     assert err.startswith("oni: ")
     assert err.count("\n") == 1

@@ -6,15 +6,15 @@ from functools import partial
 import torch
 
 from oni.bench import images
-from oni.bench.models.training import classification
+from oni.bench.training import classification
 from oni.cli import main
 from oni.recipes.networks.vgg import VGG
 
-SMALL = images.Case("resnet20-b8", "a small one", partial(VGG, 1, 1), converted=True, batch=4, quick=True)
+SMALL = images.ImageCase("resnet20-b8", "a small one", partial(VGG, 1, 1), converted=True, batch=4, quick=True)
 
 
 def test_formats_and_augmentation_are_timed_and_held_against_targets(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(images, "CASES", (SMALL,))
+    monkeypatch.setattr(images, "IMAGE_CASES", (SMALL,))
     path = tmp_path / "bench.json"
     assert main(["bench", "images", "--quick", "--json", str(path), "--plain"]) == 0
     out = capsys.readouterr().out

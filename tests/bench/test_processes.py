@@ -1,4 +1,4 @@
-"""``oni bench models --processes 2`` on a small network, in two real processes."""
+"""``oni bench processes`` on a small network, in two real processes."""
 
 import json
 
@@ -8,17 +8,17 @@ from oni.bench.processes import cases
 from oni.bench.processes.model import Devices, Work, predict_added
 from oni.cli import main
 
-SMALL = cases.Case(
+SMALL = cases.ProcessesCase(
     "mlp20-b256", "a small one", "mlp", {"depth": 3, "width": 16, "inputs": 12}, (12,), 4, quick=True, grows=True
 )
 
 
 @pytest.fixture
 def run(capsys, monkeypatch):
-    monkeypatch.setattr(cases, "CASES", (SMALL,))
+    monkeypatch.setattr(cases, "PROCESSES_CASES", (SMALL,))
 
     def run(*arguments):
-        code = main(["bench", "models", "--processes", "2", "--plain", *map(str, arguments)])
+        code = main(["bench", "processes", "--plain", *map(str, arguments)])
         return code, *capsys.readouterr()
 
     return run
@@ -30,7 +30,7 @@ def test_two_processes(run, tmp_path):
     assert out.isascii()
     assert "in each of 2 processes" in out
     record = json.loads((tmp_path / "bench.json").read_text())
-    assert record["command"].startswith("oni bench models --quick --threads=1 --processes=2")
+    assert record["command"].startswith("oni bench processes --quick --threads=1 --processes=2")
     (case,) = record["cases"]
     at = case["processes"]["2"]
     names = ["plain", "oni T=2", "oni T=2 shared", "oni T=5", "oni T=5 shared"]
@@ -54,8 +54,8 @@ def test_processes_that_fail_are_said(run, monkeypatch):
 def test_growth_is_measured_at_one_two_and_four(monkeypatch):
     launched = []
     monkeypatch.setattr(cases, "launch", lambda case, processes, *_: launched.append(processes))
-    settings = cases.Settings("models", processes=3)
-    cases.measure(SMALL, cases.begin(SMALL), settings, lambda *_: None)
+    settings = cases.Settings("processes", processes=3)
+    cases.measure_processes(SMALL, cases.begin(SMALL), settings, lambda *_: None)
     assert launched == [1, 2, 3, 4]
 
 

@@ -241,6 +241,17 @@ def on_top(layer):
             {**oni.nn.Linear(3, 2, learn_scale=True).state_dict(), "parametrizations.weight.0.scale": torch.ones(7)},
             "can't be baked",
         ),
+        (
+            {**oni.nn.Linear(3, 2).state_dict(), "parametrizations.weight.original": torch.ones(2, 3).to_sparse()},
+            "weight: its proxy can't be baked: sparse",
+        ),
+        (
+            {
+                **oni.nn.Linear(3, 2).state_dict(),
+                "parametrizations.weight.0._extra_state": encode_options(make_options(steps=2 * 10**9), Layout()),
+            },
+            "weight: its proxy can't be baked: steps=2000000000 is over 1000",
+        ),
     ],
 )
 def test_wrong_tensors(run, tmp_path, state, words):

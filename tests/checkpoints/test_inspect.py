@@ -1,20 +1,26 @@
+import cProfile
 import json
 import math
 import os
+import pstats
 
 import pytest
 import torch
 from PIL import Image
+from rich.cells import cell_len
 from rich.console import Console
 from torch import nn
 
 import oni
-from oni.checkpoints import matrices
+from oni.checkpoints import matrices, picture
 from oni.checkpoints.files import state_dicts
 from oni.checkpoints.inspect import show
 from oni.checkpoints.matrices import Matrix, singular_values
 from oni.checkpoints.picture import draw
 from oni.cli import main
+from oni.newton.matrix import Layout
+from oni.nn.options import make_options
+from oni.nn.options_codec import encode_options
 from oni.style import drawing
 
 
@@ -144,6 +150,7 @@ def test_odd_tensors(run, tmp_path):
         "none": torch.zeros(0, 3),
         "[bold]$x$ :smile:": torch.eye(2),
         "sparse": torch.eye(3).to_sparse(),
+        "meta": torch.empty(300, 300, device="meta"),
     }
     code, out, err = run(
         saved(tmp_path / "x.pt", state), "--limit", 20, "--json", tmp_path / "x.json", "--plot", tmp_path / "x.png"
@@ -152,12 +159,39 @@ def test_odd_tensors(run, tmp_path):
     assert "[bold]$x$ :smile:" in out
     assert "Left out: vast: not stored in full" in out
     assert "Left out: large: its short side is over 20; --limit 30 takes it in." in out
-    assert "Left out: sparse" in out
+    assert "Left out: sparse: sparse (torch.sparse_coo)" in out
+    assert "Left out: meta: on the meta device" in out
     rows = {row["name"]: row for row in json.loads((tmp_path / "x.json").read_text())["matrices"]}
     assert "none" not in rows
     assert rows["nan"]["sigma"] == [None] * 3
     assert rows["zero"]["condition_number"] is rows["zero"]["effective_rank"] is None
     assert rows["half"]["delta_row"] == 0
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "why"),
+    [
+        ("original", torch.ones(4, 8).to_sparse(), "sparse"),
+        ("original", torch.empty(4, 8, device="meta"), "on the meta device"),
+        ("0._extra_state", encode_options(make_options(steps=2_000_000_000), Layout()), "steps=2000000000 is over"),
+    ],
+    ids=["sparse", "meta", "steps"],
+)
+def test_proxies_that_give_no_weight(run, tmp_path, key, value, why):
+    state = {**oni.nn.Linear(8, 4).state_dict(), f"parametrizations.weight.{key}": value}
+    path = saved(tmp_path / "x.pt", state)
+    code, out, err = run(path)
+    assert (code, err) == (0, "")
+    assert f"Left out: weight: {why}" in out
+    assert main(["bake", str(path), "-o", str(tmp_path / "y.pt")]) == 2
+    assert not (tmp_path / "y.pt").exists()
+
+
+def test_many_that_are_left_out_are_counted(run, tmp_path):
+    state = {f"layer.{i}": torch.empty(2, 2, device="meta") for i in range(30)}
+    code, out, _ = run(saved(tmp_path / "x.pt", state))
+    assert (code, out.count("Left out: layer")) == (0, 20)
+    assert "Left out: 10 more; --json FILE says why each." in out
 
 
 def test_large_matrices_by_the_gram_matrix(monkeypatch):
@@ -170,19 +204,68 @@ def test_large_matrices_by_the_gram_matrix(monkeypatch):
     assert singular_values(W).isnan().all()
 
 
-@pytest.mark.parametrize("width", [60, 80, 132])
-def test_tables_fit(width):
-    shown = [
-        Matrix(f"encoder.layers.{i}.attention.query.weight", "weight", (8, 9), (8, 9), oni.spectrum(torch.randn(8, 9)))
-        for i in range(3)
-    ]
+def make_matrix(name, kind="weight"):
+    return Matrix(name, kind, (8, 9), (8, 9), oni.spectrum(torch.randn(8, 9)))
+
+
+def show_at(width, matrices):
+    """What is printed at a width: the lines of the table, and the whole text."""
     terminal = Console(width=width, record=True, file=open(os.devnull, "w"))  # noqa: SIM115
-    show(shown, terminal, "file.pt")
-    text = terminal.export_text()
+    show(matrices, terminal, "file.pt")
     terminal.file.close()
+    text = terminal.export_text()
+    _, _, heading, _, *lines = text.splitlines()
+    return [heading, *lines[: len(matrices)]], text
+
+
+@pytest.mark.parametrize(
+    ("width", "shown", "missing"),
+    [
+        (140, {"weight", "median", "cond", "eff. rank", "δ row", "σ / σ max"}, set()),
+        (100, {"weight", "matrix", "δ row", "σ min", "median", "max", "cond", "eff. rank"}, {"σ / σ max"}),
+        (80, {"weight", "matrix", "σ min", "max"}, {"σ / σ max", "median", "eff. rank"}),
+        (60, {"weight", "σ min", "max"}, {"σ / σ max", "median", "eff. rank"}),
+    ],
+)
+def test_names_stay_on_their_line(width, shown, missing):
+    names = [f"encoder.layers.{i}.self_attention.out_proj.weight" for i in range(3)]
+    (heading, *lines), text = show_at(width, [make_matrix(name) for name in names])
     assert max(map(len, text.splitlines())) <= width
-    assert ("eff. rank" in text) == (width > 120)
-    assert text.count("encoder") == 3
+    for column in shown:
+        assert column in heading
+    for column in missing:
+        assert column not in heading
+        assert column in text  # what is missing is named
+    for index, line in enumerate(lines):
+        assert line.startswith(names[index] if width > 120 else f"encoder.layers.{index}.self")
+        assert line.split()[0].endswith(".out_proj.weight" if width > 120 else ".out_proj")
+
+
+def test_short_names_are_whole_and_proxies_marked():
+    (_, *lines), text = show_at(60, [make_matrix("conv.weight", "baked"), make_matrix("conv.weight", "proxy")])
+    assert [line.split("  ")[0] for line in lines] == ["conv", "conv *"]
+    assert "A proxy (*) is what trains" in " ".join(text.split())
+    # Without its ending, a name would be that of another.
+    (_, *lines), _ = show_at(60, [make_matrix("conv.weight"), make_matrix("conv")])
+    assert [line.split()[0] for line in lines] == ["conv.weight", "conv"]
+
+
+@pytest.mark.parametrize("width", [1, 20, 60, 80])
+def test_names_of_wide_letters_and_of_any_length(width):
+    names = ["层" * 50, "x" * 5000, ".".join("abcdefgh" * 9), "weight"]
+    lines, _ = show_at(width, [make_matrix(name) for name in names])
+    # A narrower terminal than the numbers and a name of 8 columns take is too narrow.
+    assert max(map(cell_len, lines)) <= max(width, 40)
+
+
+def test_many_keys_take_few_calls_each():
+    """Of Python's functions, counted because a machine may be busy: rich's table makes some 4,500 for each row."""
+    matrices = [make_matrix(f"block.{i}.layer.weight") for i in range(500)]
+    profile = cProfile.Profile()
+    profile.enable()
+    show_at(80, matrices)
+    profile.disable()
+    assert pstats.Stats(profile).total_calls < 700 * len(matrices)
 
 
 def test_plain_is_ascii(run, tmp_path, network):
@@ -197,11 +280,24 @@ def test_picture(count, tmp_path):
     with drawing():
         figure = draw(shown, "file.pt")
         assert sum(len(axes.get_yticklabels()) for axes in figure.axes) == count
+        assert figure.get_suptitle() == f"file.pt: singular values of {count} weight matrices"
         assert all(axes.get_xlabel() for axes in figure.axes)
         if count == 1:
             figure.savefig(tmp_path / "x.png", dpi=60)
             with Image.open(tmp_path / "x.png") as picture:
                 assert len(picture.getcolors(100_000)) > 10
+
+
+def test_picture_counts_what_was_left_out(monkeypatch):
+    monkeypatch.setattr(picture, "MOST", 3)
+    left_out = Matrix("b", "weight", (8, 9), (8, 9), None, "sparse")
+    for more, total in (
+        ([left_out, left_out], "1 weight matrices (2"),
+        ([make_matrix("c")] * 9, "3 weight matrices (7"),
+    ):
+        with drawing():
+            figure = draw([make_matrix("a"), *more], "file.pt")
+        assert figure.get_suptitle() == f"file.pt: singular values of {total} left out)"
 
 
 def test_picture_of_nothing_finite(run, tmp_path):
@@ -254,7 +350,7 @@ def test_columns_are_kept_to_when_piped(run, tmp_path, monkeypatch, network, col
     lines = out.splitlines()[1:]
     # Prose fills the lines, so that the longest is nearly as long as it may be.
     assert columns - 15 < max(map(len, lines)) <= columns
-    assert ("eff. rank" in out) == (columns > 80)
+    assert ("median" in lines[1]) == ("σ / σ max" in lines[1]) == (columns > 80)
 
 
 @pytest.mark.parametrize("device", ["/dev/zero", "/dev/null", "/dev/urandom"])

@@ -25,8 +25,7 @@ from torch.testing import assert_close
 from torch.utils.checkpoint import checkpoint
 
 import oni
-from oni.models import share as sharing
-from oni.models.cache import SHARED
+from oni.models import cache
 
 STEPS, BATCH = 3, 4
 SECONDS = 30
@@ -181,13 +180,13 @@ def options_of_every_kind():
 
 def shares():
     """Each rank computes its own weights, each weight once in a scope, those of one shape in one call."""
-    calls, compute = [], sharing.orthogonalize_each
+    calls, compute = [], cache.orthogonalize_each
 
     def count(Zs, **options):
         calls.append((tuple(Zs[0].shape), len(Zs)))
         return compute(Zs, **options)
 
-    sharing.orthogonalize_each = count
+    cache.orthogonalize_each = count
     try:
         net = build()
         oni.share(net)
@@ -195,7 +194,7 @@ def shares():
             for step in range(2):
                 loss_of(net, images(step)).backward()
     finally:
-        sharing.orthogonalize_each = compute
+        cache.orthogonalize_each = compute
     everybody = [None] * dist.get_world_size()
     dist.all_gather_object(everybody, calls)
     linear = [number for rank in everybody for shape, number in rank if shape == (12, 12)]
@@ -213,13 +212,14 @@ def nothing_is_left():
     counts = []
     gc.collect()
     gc.disable()
-    for step in range(4):
+    for step in range(8):
         net.zero_grad()
         accumulate_cached(run, net, None, step)
         one_pass(run, net, None, step)
         counts.append(sum(map(torch.is_tensor, gc.get_objects())))
     gc.enable()
-    assert counts[1] == counts[-1], counts
+    # gloo's threads let go of a tensor now and then a moment late; a leak would grow from step to step.
+    assert min(counts[4:]) <= min(counts[1:4]), counts
 
 
 def subgroup():
@@ -232,13 +232,13 @@ def subgroup():
 def after_bake():
     shared, alone = train(one_pass, {}, None, {}), train(one_pass, {}, None, None)
     again = copy.deepcopy(shared)
-    assert shared in SHARED
-    assert again not in SHARED
+    assert cache.CACHE.models[shared] is not None
+    assert cache.CACHE.models.get(again) is None
     if dist.get_rank() == 0:  # neither a copy nor a baked model waits for anybody
         loss_of(again, images(0)).backward()
     oni.bake(shared)
     oni.bake(alone)
-    assert shared not in SHARED
+    assert shared not in cache.CACHE.models
     compare(shared, alone)
     if dist.get_rank() == 0:
         assert_close(shared(images(0)), alone(images(0)), atol=1e-11, rtol=1e-11)
@@ -292,17 +292,17 @@ def expect_failure(*words, of, function):
 
 def computing_fails():
     """All end with an error that names the rank, now and in every pass that follows."""
-    net, compute = build(), sharing.orthogonalize_each
+    net, compute = build(), cache.orthogonalize_each
     oni.share(net)
     if dist.get_rank() == 1:
 
         def fail(*_, **__):
             raise MemoryError("none left")
 
-        sharing.orthogonalize_each = fail
+        cache.orthogonalize_each = fail
     for _ in range(2):
         expect_failure("rank 1 failed: MemoryError: none left", of=1, function=lambda: loss_of(net, images(0)))
-    sharing.orthogonalize_each = compute
+    cache.orthogonalize_each = compute
 
 
 def passes_differ():

@@ -4,13 +4,15 @@ import copy
 import gc
 import threading
 import weakref
+from contextlib import nullcontext
+from functools import partial
 
 import pytest
 import torch
 from held_weights import FLOAT32, FLOAT64, X, baked_output, gradients, mlp, proxy
 from torch import nn
 from torch.testing import assert_close
-from torch.utils.checkpoint import checkpoint
+from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
 
 import oni
 from oni.models.cache import CACHE
@@ -168,6 +170,41 @@ def test_gradient_checkpointing(use_reentrant, converted, scope):
         results.append(gradients(model))
     for with_checkpoints, without in zip(*results, strict=True):
         assert_close(with_checkpoints, without, **FLOAT64)
+
+
+PRODUCTS = {torch.ops.aten.mm.default, torch.ops.aten.addmm.default}
+PRODUCTS |= {torch.ops.aten.bmm.default, torch.ops.aten.baddbmm.default}
+
+
+@pytest.mark.parametrize("saved", ["products", "everything"])
+@pytest.mark.parametrize("whole", [False, True], ids=["layer by layer", "whole model"])
+@pytest.mark.parametrize("scope", [False, True], ids=["one forward", "cached"])
+@pytest.mark.parametrize(
+    "options",
+    [{"steps": 1}, {"steps": 6, "bound": "tight", "center": True}, {"steps": 5, "bound": "frobenius", "groups": 2}],
+    ids=lambda options: f"T={options['steps']}",
+)
+def test_selective_checkpointing(saved, whole, scope, options):
+    """What is computed may be kept until the backward pass, so nothing may be written to it."""
+    model = oni.convert(mlp(2), **options).double()
+    x = X.double().requires_grad_()
+
+    def choose(context, operation, *_, **__):
+        keep = saved == "everything" or operation in PRODUCTS
+        return CheckpointPolicy.MUST_SAVE if keep else CheckpointPolicy.PREFER_RECOMPUTE
+
+    for part in [model] if whole else model:
+        contexts = partial(create_selective_checkpoint_contexts, choose)
+        part.forward = partial(checkpoint, part.forward, use_reentrant=False, context_fn=contexts)
+    with oni.cached(model) if scope else nullcontext():
+        model(x).square().sum().backward()
+    found = gradients(model)
+    model.zero_grad()
+    for part in [model] if whole else model:
+        del part.forward
+    model(x).square().sum().backward()
+    for gradient, expected in zip(found, gradients(model), strict=True):
+        assert_close(gradient, expected, **FLOAT64)
 
 
 @pytest.mark.parametrize("scope", [False, True], ids=["one forward", "cached"])

@@ -283,6 +283,32 @@ class TestInitScale:
             if model[index].bias is not None:
                 assert_close(channels.mean(1), torch.zeros(len(channels)), atol=1e-4, rtol=0)
 
+    def test_layers_by_name_have_a_standard_deviation_of_their_own(self):
+        model = oni.convert(nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 4)), learn_scale=True)
+        x = torch.randn(64, 6)
+        oni.init_scale(model, x, std={"*": 2.0, "2": 0.25})
+        # Statistics in float64 of float32 activations.
+        assert_close(model[0](x).std(0, correction=0), torch.full((8,), 2.0), atol=2e-4, rtol=0)
+        assert_close(model(x).std(0, correction=0), torch.full((4,), 0.25), atol=1e-4, rtol=0)
+        oni.init_scale(model, x, std=0.5)
+        assert_close(model[0](x).std(0, correction=0), torch.full((8,), 0.5), atol=1e-4, rtol=0)
+
+    @pytest.mark.parametrize(
+        ("std", "complaint"),
+        [
+            (0.0, "std must be a positive number, got 0.0"),
+            ({"0": -1.0}, r"std\['0'\] must be a positive number, got -1.0"),
+            (float("inf"), "got inf"),
+            ({"conv*": 0.5}, "'conv\\*', which matches none of '0'"),
+        ],
+    )
+    def test_a_standard_deviation_that_can_t_be(self, std, complaint):
+        model = oni.convert(nn.Sequential(nn.Linear(6, 8)), learn_scale=True)
+        before = model[0].weight.clone()
+        with pytest.raises(ValueError, match=complaint):
+            oni.init_scale(model, torch.randn(16, 6), std=std)
+        assert torch.equal(model[0].weight, before)
+
     def test_running_statistics_stay(self):
         model = nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8), nn.Linear(8, 2))
         oni.convert(model, learn_scale=True)
@@ -292,7 +318,7 @@ class TestInitScale:
 
     def test_a_dead_filter_keeps_its_scale(self):
         layer = oni.nn.Linear(3, 2, learn_scale=True)
-        oni.init_scale(layer, torch.ones(5, 3))
+        oni.init_scale(layer, torch.ones(5, 3), std=0.1)
         assert torch.equal(layer.parametrizations.weight[0].scale, torch.ones(2))
 
     def test_arguments(self):

@@ -10,7 +10,8 @@ from torch.nn.utils import parametrize
 from torch.testing import assert_close
 
 import oni
-from oni.nn.parametrization import READY, Orthogonal
+from oni.models.cache import CACHE
+from oni.nn.parametrization import Orthogonal
 
 
 @pytest.fixture
@@ -44,7 +45,7 @@ def test_the_second_pass_calls_no_parametrization(net, calls, mode):
         assert len(calls) == 3
         assert_close(net(x), expected, rtol=0, atol=0)
         assert len(calls) == 3
-    assert not READY
+    assert CACHE.scopes == ()
     net(x)
     assert len(calls) == 6
 
@@ -125,7 +126,7 @@ def test_a_copy_is_on_its_own(net):
         proxy(twin).copy_(torch.eye(5))
         assert not torch.equal(twin(x), before)
         assert_close(net(x), before, rtol=0, atol=0)
-    assert not READY
+    assert CACHE.scopes == ()
 
 
 def test_reading_a_weight_outside_a_forward_pass_gives_a_copy(net):
@@ -162,4 +163,4 @@ def test_other_threads_have_it_too(net):
     assert len(results) == 60
     for result in results:
         assert_close(result, expected, rtol=0, atol=0)
-    assert not READY
+    assert CACHE.scopes == ()

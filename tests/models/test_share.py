@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 import oni
-from oni.models.cache import SHARED
+from oni.models.cache import CACHE
 
 WORKER = Path(__file__).with_name("share_worker.py")
 spec = importlib.util.spec_from_file_location("share_worker", WORKER)
@@ -82,7 +82,7 @@ def test_torch_compile_computes_alone(monkeypatch):
             raise AssertionError("shared")
 
     net = oni.convert(nn.Linear(8, 4), steps=3)
-    SHARED[net] = Unwanted()
+    CACHE.adopt(net, Unwanted())
     with pytest.raises(AssertionError, match="shared"):
         net(torch.ones(8))
     monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)

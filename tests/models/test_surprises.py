@@ -167,10 +167,11 @@ def test_inside_ddp():
 
 
 @pytest.mark.filterwarnings("ignore")  # torch.compile's own code uses what torch deprecates
-def test_compile_with_dynamic_shapes():
+@pytest.mark.parametrize("bound", ["compact", "trace"])
+def test_compile_with_dynamic_shapes(bound):
     torch._dynamo.reset()
     torch.manual_seed(0)
-    model = oni.convert(nn.Sequential(nn.Linear(6, 6), nn.Tanh(), nn.Linear(6, 4)), scale="relu")
+    model = oni.convert(nn.Sequential(nn.Linear(6, 6), nn.Tanh(), nn.Linear(6, 4)), scale="relu", bound=bound)
     twin = copy.deepcopy(model)
     compiled = torch.compile(model, dynamic=True, backend="aot_eager")
     for size in (3, 5):

@@ -19,7 +19,7 @@ Z = torch.randn(4, 6)
         (
             {"bound": "spectral"},
             ValueError,
-            "bound must be one of 'frobenius', 'compact', 'tight', got 'spectral'",
+            "bound must be one of 'frobenius', 'compact', 'trace', 'trace2', 'tight', got 'spectral'",
         ),
         ({"bound": None}, ValueError, "bound must be one of .* got None"),
         ({"center": "always"}, ValueError, "center must be True, False or \"auto\", got 'always'"),

@@ -15,7 +15,7 @@ from oni.newton.batched import orthogonalize_each
 from oni.newton.reference import direct, printed_backward
 from oni.newton.schedule import SCHEDULES
 
-BOUNDS = ["frobenius", "compact", "tight"]
+BOUNDS = ["frobenius", "compact", "trace", "trace2", "tight"]
 SHAPES = [(3, 5), (4, 4), (5, 3), (1, 4), (4, 1), (2, 3, 4)]
 f64 = torch.float64
 
@@ -90,14 +90,15 @@ def test_gradient_against_the_direct_form(schedule, steps, shape):
     assert_close(ours, theirs, atol=1e-9, rtol=1e-9)
 
 
+@pytest.mark.parametrize("bound", ["trace", "trace2", "tight"])
 @pytest.mark.parametrize("steps", [2, 3, 6])
-def test_a_batch_of_minimax_weights(steps):
+def test_a_batch_of_minimax_weights(steps, bound):
     Zs = [torch.randn(4, 6, dtype=f64, requires_grad=True) for _ in range(3)]
     G = torch.randn(3, 4, 6, dtype=f64)
-    Ws = orthogonalize_each(Zs, steps, schedule="minimax:0.05", bound="tight")
+    Ws = orthogonalize_each(Zs, steps, schedule="minimax:0.05", bound=bound)
     torch.autograd.backward(Ws, G.unbind())
     for Z, W, gradient in zip(Zs, Ws, G, strict=True):
-        alone = direct(Z, steps, schedule="minimax:0.05", bound="tight", center=True)
+        alone = direct(Z, steps, schedule="minimax:0.05", bound=bound, center=True)
         # Two exact formulas in float64, of slope up to 60.
         assert_close(W, alone, atol=1e-11, rtol=0)
         assert_close(Z.grad, *torch.autograd.grad(alone, Z, gradient), atol=1e-9, rtol=1e-9)
@@ -147,7 +148,14 @@ class TestTransforms:
 
     options = pytest.mark.parametrize(
         "options",
-        [{"steps": 5}, {"steps": 3, "bound": "tight"}, {"steps": 0}, {"steps": 20}, {"groups": 2}],
+        [
+            {"steps": 5},
+            {"steps": 3, "bound": "tight"},
+            {"steps": 2, "bound": "trace"},
+            {"steps": 0},
+            {"steps": 20},
+            {"groups": 2},
+        ],
         ids=str,
     )
 
@@ -199,10 +207,11 @@ class TestCompile:
         [
             ({"steps": 5}, (4, 6)),
             ({"steps": 3, "bound": "tight"}, (6, 4)),
+            ({"steps": 2, "bound": "trace", "schedule": "minimax:0.26"}, (2, 4, 6)),
             ({"steps": 12}, (2, 4, 6)),
             ({"groups": 2, "schedule": "minimax"}, (6, 4)),
         ],
-        ids=["newton", "tight", "long", "groups"],
+        ids=["newton", "tight", "trace", "long", "groups"],
     )
     def test_fullgraph(self, options, shape):
         torch._dynamo.reset()
@@ -235,11 +244,12 @@ class TestCompile:
 
 class TestPrecision:
     @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-    def test_half_precision_works_in_float32(self, dtype):
+    @pytest.mark.parametrize("bound", ["compact", "trace"])
+    def test_half_precision_works_in_float32(self, dtype, bound):
         Z = torch.randn(8, 12).to(dtype).requires_grad_()
-        W = oni.orthogonalize(Z, 5)
+        W = oni.orthogonalize(Z, 5, bound=bound)
         W.backward(torch.ones_like(W))
-        exact = oni.orthogonalize(Z.detach().float(), 5)
+        exact = oni.orthogonalize(Z.detach().float(), 5, bound=bound)
         assert W.dtype == Z.grad.dtype == dtype
         assert torch.equal(W, exact.to(dtype))
 

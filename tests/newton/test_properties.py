@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 import oni
 from oni.newton.reference import direct, oracle
 
-BOUNDS = ["frobenius", "compact", "tight"]
+BOUNDS = ["frobenius", "compact", "trace", "trace2", "tight"]
 
 
 @st.composite

@@ -45,7 +45,7 @@ class TestContract:
             assert s.max() >= high - 0.05
             assert s.min() <= low + 0.05
 
-    @pytest.mark.parametrize("bound", ["frobenius", "compact", "tight"])
+    @pytest.mark.parametrize("bound", ["frobenius", "compact", "trace", "trace2", "tight"])
     @pytest.mark.parametrize("shape", [(6, 10), (10, 6), (7, 7)])
     def test_the_matrix_function_is_the_scalar_map(self, schedule, bound, shape):
         Z = torch.randn(shape, dtype=torch.float64)

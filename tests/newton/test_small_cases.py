@@ -27,7 +27,7 @@ def test_7_diagonal(bound, steps, diagonal):
     torch.testing.assert_close(W, torch.diag(tensor(diagonal, dtype=f64)), **EIGHT_DIGITS)
 
 
-@pytest.mark.parametrize("bound", ["frobenius", "compact", "tight"])
+@pytest.mark.parametrize("bound", ["frobenius", "compact", "trace", "trace2", "tight"])
 @pytest.mark.parametrize("steps", [0, 1, 2, 5, 20])
 def test_8_centring_a_square_may_cost_its_rank(bound, steps):
     Z = torch.diag(tensor([3.0, 4.0], dtype=f64))
@@ -64,7 +64,7 @@ def test_9_two_by_four():
     torch.testing.assert_close(limit.abs(), torch.full((2, 4), 0.5, dtype=f64), **EIGHT_DIGITS)
 
 
-@pytest.mark.parametrize("bound", ["frobenius", "compact", "tight"])
+@pytest.mark.parametrize("bound", ["frobenius", "compact", "trace", "trace2", "tight"])
 @pytest.mark.parametrize("steps", [0, 1, 5, 12])
 def test_10_rank_one(bound, steps):
     z = torch.randn(1, 7, dtype=f64)

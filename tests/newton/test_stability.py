@@ -8,7 +8,8 @@ from rounding import FIVE_STEPS, rounding
 from torch.testing import assert_close
 
 import oni
-from oni.newton.reference import direct, literal, oracle
+from oni.newton.bounding import frobenius_norm
+from oni.newton.reference import direct, literal, oracle, polynomials
 from oni.newton.schedule import SCHEDULES
 
 STEPS = [0, 1, 2, 5, 7, 8, 9, 10, 12, 15, 16, 17, 20, 30]
@@ -46,7 +47,7 @@ INPUTS = {
 
 @pytest.mark.parametrize(
     ("bound", "schedule"),
-    [*product(["frobenius", "compact", "tight"], SCHEDULES), ("tight", "minimax:0.005")],
+    [*product(["frobenius", "compact", "trace", "trace2", "tight"], SCHEDULES), ("tight", "minimax:0.005")],
 )
 @pytest.mark.parametrize("name", INPUTS)
 def test_float32_agrees_with_the_oracle_at_any_length(name, bound, schedule):
@@ -96,7 +97,7 @@ def test_38_tall_and_small(shape):
     assert relative_error(Z.grad, Z64.grad) < PROMISED
 
 
-@pytest.mark.parametrize("bound", ["frobenius", "compact", "tight"])
+@pytest.mark.parametrize("bound", ["frobenius", "compact", "trace", "trace2", "tight"])
 @pytest.mark.parametrize("center", [True, False])
 @pytest.mark.parametrize("shape", [(64, 27), (27, 64), (8, 8)])
 def test_39_scale_free_over_the_whole_range(shape, center, bound):
@@ -118,7 +119,45 @@ def test_39_subnormal_and_huge():
         assert_close(oni.orthogonalize(Z * 2.0**exponent, 5, center=False), W, **rounding(FIVE_STEPS, 3))
 
 
-@pytest.mark.parametrize("bound", ["frobenius", "compact", "tight"])
+@pytest.mark.parametrize("bound", ["frobenius", "compact", "trace", "trace2", "tight"])
+@pytest.mark.parametrize("center", [True, False])
+@pytest.mark.parametrize("steps", [0, 3, 5])
+def test_39_gradients_of_tiny_proxies_are_finite_and_point_the_right_way(steps, center, bound):
+    """They grow as 1 / |Z|: past the range of float32 for subnormal proxies, whose weights are as good as any."""
+    Z = torch.tensor([[3.0, 0.0, 1.0, -2.0], [0.0, 4.0, 1.0, 1.0]])
+    G = gaussian(2, 4)
+
+    def gradient(proxy):
+        proxy = proxy.clone().requires_grad_()
+        return torch.autograd.grad(oni.orthogonalize(proxy, steps, center=center, bound=bound), proxy, G)[0].double()
+
+    exact = gradient(Z)
+    for exponent in (-60, -100, -120, -130, -140, -147):
+        # Powers of two: Z's small whole numbers stay exact. From -147 on they would not.
+        tiny = gradient(Z * 2.0**exponent)
+        # Where the gradient fits it is exact.
+        factor = 2.0**-exponent if exponent >= -100 else float(tiny.norm() / exact.norm())
+        assert_close(tiny / factor, exact, **rounding(3 * FIVE_STEPS, 4, values=float(exact.norm())))
+
+
+# Where the squares of the Gram matrix underflow, the other bounds take the matrix for zero.
+@pytest.mark.parametrize("bound", ["frobenius", "trace"])
+def test_gradients_where_centring_leaves_next_to_nothing(bound):
+    """What is left is of order 1e-15, and the cube of its inverse is out of range; its gradient is not."""
+    Z = torch.full((2, 6), 0.5)
+    Z[1] = torch.tensor([1.0, -1.0, 2.0, 0.0, -3.0, 1.0])
+    G = gaussian(2, 6)
+    Z[1] *= 2.0**-50
+    Z.requires_grad_()
+    W = oni.orthogonalize(Z, 3, center=True, bound=bound)
+    (gradient,) = torch.autograd.grad(W, Z, G)
+    row = (Z.detach()[1] * 2.0**50).double().requires_grad_()
+    (exact,) = torch.autograd.grad(row / row.norm(), row, G[1].double())
+    # Rank 1, so W's second row is z / |z|, up to the rounding of 3 steps and their gradient.
+    assert_close(gradient[1].double() * 2.0**-50, exact - exact.mean(), **rounding(3 * FIVE_STEPS, 6))
+
+
+@pytest.mark.parametrize("bound", ["frobenius", "compact", "trace", "trace2", "tight"])
 @pytest.mark.parametrize("steps", [0, 1, 2, 5, 12, 20])
 class TestDegenerate:
     @pytest.mark.parametrize("shape", [(3, 5), (4, 4), (5, 3), (1, 1), (2, 3, 4)])
@@ -191,7 +230,54 @@ def test_a_mean_that_dwarfs_the_spread():
     assert relative_error(oni.orthogonalize(Z, 5, center=True), oracle(Z, 5, center=True)) < 1e-5
 
 
-@pytest.mark.parametrize("bound", ["frobenius", "compact", "tight"])
+def smallest_start_taken_to_1(schedule, steps):
+    start = torch.logspace(0, -4, 4001, dtype=torch.float64)
+    end = start.clone()
+    for polynomial in polynomials(schedule, steps):
+        end = end * sum(c * end ** (2 * i) for i, c in enumerate(polynomial))
+    return float(start[end >= 0.999].min())
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("shape", [(4, 4), (2, 2000), (64, 40)])
+@pytest.mark.parametrize(
+    ("schedule", "steps"),
+    [
+        ("newton", 0),
+        ("newton", 2),
+        ("newton", 5),
+        ("newton", 8),
+        ("newton", 16),
+        ("minimax:0.26", 2),
+        ("minimax:0.3", 12),
+    ],
+)
+def test_16_no_singular_value_passes_1_by_more_than_is_said(schedule, steps, shape, dtype):
+    """What ``orthogonalize`` and docs/how-orthogonal.md promise: (n + d) / s^2 epsilons."""
+    short = min(shape)
+    generator = torch.Generator().manual_seed(0)
+    U, _, Rh = torch.linalg.svd(torch.randn(shape, dtype=torch.float64, generator=generator), full_matrices=False)
+    # Equal numbers, and one large singular value among small ones that the steps take to 1.
+    inputs = [torch.full(shape, number, dtype=dtype) for number in (0.1, 0.3)]
+    for small in (1.0, 0.3, 0.1, 0.01):
+        sigma = torch.full((short,), small, dtype=torch.float64)
+        sigma[0] = 1.0
+        inputs.append(((U * sigma) @ Rh).to(dtype))
+    allowed = sum(shape) / smallest_start_taken_to_1(schedule, steps) ** 2 * torch.finfo(dtype).eps
+    for Z in inputs:
+        for bound in ("frobenius", "compact", "trace", "trace2", "tight"):
+            W = oni.orthogonalize(Z, steps, center=False, bound=bound, schedule=schedule)
+            assert torch.linalg.matrix_norm(W.double(), 2) <= 1 + allowed
+
+
+def test_the_norm_of_equal_numbers():
+    """Summed in one go, torch's norm of a million equal numbers is off by 6,000 epsilons, below what it bounds."""
+    M = torch.full((1024, 1024), 0.7)
+    # Two sums of 1024 terms, of which a norm takes the root.
+    assert_close(float(frobenius_norm(M)), 1024 * float(M[0, 0]), rtol=1024 * torch.finfo(M.dtype).eps, atol=0)
+
+
+@pytest.mark.parametrize("bound", ["frobenius", "compact", "trace", "trace2", "tight"])
 def test_no_singular_value_passes_1_where_the_gram_matrix_underflows(bound):
     """Centring leaves nothing of the large row, and of the other what squares to fewer digits than a float has."""
     Z = torch.zeros(2, 6)

@@ -7,7 +7,7 @@ from torch.testing import assert_close
 import oni
 from oni.newton.reference import literal, oracle
 
-BOUNDS = ["frobenius", "compact", "tight"]
+BOUNDS = ["frobenius", "compact", "trace", "trace2", "tight"]
 SHAPES = [(6, 10), (7, 7), (10, 6)]
 ROUNDING = {"atol": 1e-12, "rtol": 0}
 f64 = torch.float64
@@ -108,8 +108,9 @@ def test_17_short_side_is_the_paper_s_row_form(shape, bound):
 def test_18_bounds_are_ordered():
     Z = torch.randn(6, 10, dtype=f64)
     assert (Z @ Z.T).norm() == pytest.approx(float((Z.T @ Z).norm()))
-    start = [oni.spectrum(oni.orthogonalize(Z, 0, center=False, bound=bound))[0] for bound in BOUNDS]
-    assert start[0] < start[1] < start[2] <= 1
+    start = {bound: oni.spectrum(oni.orthogonalize(Z, 0, center=False, bound=bound))[0] for bound in BOUNDS}
+    assert start["frobenius"] < start["compact"] < start["trace"] < start["trace2"] <= 1
+    assert start["compact"] < start["tight"] <= 1
 
 
 @pytest.mark.parametrize("shape", SHAPES)

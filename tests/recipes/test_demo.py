@@ -1,6 +1,7 @@
 """That the demo shows what it is for is proven where it is run in full: by `make demo` in .ci/run."""
 
 import json
+from collections import Counter
 
 import pytest
 
@@ -8,6 +9,7 @@ from oni.cli import main
 from oni.recipes.demo import NEXT
 from oni.recipes.experiments.experiment import Results, Run
 from oni.recipes.experiments.fashion_mnist.demo import EXPERIMENT, RATES
+from oni.recipes.experiments.runs import Training
 
 
 @pytest.fixture(scope="module")
@@ -20,9 +22,12 @@ def test_everything_is_written(shown):
     out, code = shown
     assert code == 0
     record = json.loads((out / "demo" / "results.json").read_text())
-    trained = {(run["parameters"]["method"], run["parameters"]["learning_rate"]) for run in record["runs"]}
-    assert trained == {(method, rate) for method in ("he", "orth-init", "oni") for rate in RATES}
-    assert sum("network_options" in run["parameters"] for run in record["runs"]) == len(RATES)
+    trained = Counter()
+    for run in record["runs"]:
+        config = Training.from_record(run["parameters"]).config
+        trained[config.method, config.network_options["norm"], config.learning_rate] += 1
+    networks = (("he", "none"), ("orth-init", "none"), ("he", "batch"), ("oni", "none"))
+    assert trained == {(*network, rate): 1 for network in networks for rate in RATES}
     assert len(list((out / "runs").iterdir())) == 4 * len(RATES)
     report = (out / "report.html").read_text("utf-8")
     assert "batch norm" in report
@@ -43,7 +48,8 @@ def make_results(largest):
     """Results in which every network trains up to some learning rate, and diverges above it."""
     runs = []
     for parameters in EXPERIMENT.planned("laptop"):
-        name = "bn" if parameters.network_options else parameters.method
+        config = parameters.config
+        name = "bn" if config.network_options["norm"] == "batch" else config.method
         errors = [0.5, 0.4, 0.3, 0.2] if parameters.learning_rate <= largest[name] else []
         runs.append(Run(parameters, {f"{part}_error": errors for part in ("train", "validation", "test")}))
     return Results(runs)

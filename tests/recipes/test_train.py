@@ -14,6 +14,7 @@ from oni.cli import main
 from oni.recipes.data import datasets, fashion_mnist
 from oni.recipes.data.idx import write_idx
 from oni.recipes.networks.registry import NETWORKS
+from oni.recipes.tasks import classification
 from oni.recipes.training import run as engine
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "train.yaml"
@@ -82,7 +83,13 @@ def test_for_programs(train):
         (["tiny.yaml", "network=nowhere_at_all:Net"], "no module 'nowhere_at_all'"),
         (["tiny.yaml", "network=json:JSONDecoderr"], "unknown network 'JSONDecoderr' for json"),
         (["tiny.yaml", "network=:Net"], "write package.module:Network"),
+        (["tiny.yaml", "network=../../x:Net"], "'../../x' is no name of a module; start oni in the folder of the file"),
+        (["tiny.yaml", "network=x.py:Net"], "'x.py' is no name of a module"),
         (["tiny.yaml", "network_options.norm=batch", "--devices", "2", "--dry"], "No such option"),
+        (["tiny.yaml", f"network_options.width={10**9}"], "width=1000000000, inputs=784, classes=10, bias=True, norm="),
+        (["tiny.yaml", f"network_options.width={10**30}"], "does not fit into memory; choose smaller ones"),
+        (["tiny.yaml", f"seed={2**62}"], f"seed must be below 2**62, got {2**62}"),
+        (["tiny.yaml", f"seed={10**30}"], "seed must be below 2**62, got 1000"),
     ],
 )
 def test_errors_are_one_line(train, tmp_path, arguments, message):
@@ -91,6 +98,97 @@ def test_errors_are_one_line(train, tmp_path, arguments, message):
     assert len(err.splitlines()) == 1
     assert message in err
     assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("seed: 2024-01-01", "seed must be a number, a text, or a list or map of these, got datetime.date(2024, 1, 1)"),
+        ("seed: !!binary aGVsbG8=", "seed must be a number, a text, or a list or map of these, got b'hello' (bytes)"),
+        ("network_options: {width: 2024-01-01}", "network_options must be a number, a text, or a list or map"),
+        ("drops: [2024-01-01]", "drops must be a number"),
+        ("network_options: " + "{a: " * 3000 + "1" + "}" * 3000, "nested more than 20 deep"),
+        ("- " * 3000, "nested more than 20 deep"),
+    ],
+    ids=["date", "bytes", "option", "list", "maps", "lists"],
+)
+def test_values_that_no_configuration_has(train, tmp_path, text, message):
+    (tmp_path / "odd.yaml").write_text(f"{text}\n")
+    code, printed, err = train("odd.yaml")
+    assert (code, printed, len(err.splitlines())) == (2, "", 1)
+    assert err.startswith("oni: odd.yaml: ")
+    assert message in err
+    assert not (tmp_path / "runs").exists()
+
+
+NETWORKS_OF_OTHERS = """
+from torch import nn
+
+
+def nothing():
+    return None
+
+
+class Returns(nn.Module):
+    def __init__(self, what="none"):
+        super().__init__()
+        self.hidden, self.what = nn.Linear(784, 8), what
+        self.drop, self.output = nn.Dropout(), nn.Linear(8, 7 if what == "few" else 10)
+
+    def forward(self, images):
+        logits = self.output(self.drop(self.hidden(images.flatten(1))))
+        return {"none": None, "sum": logits.sum(), "few": logits, "logits": logits}[self.what]
+"""
+
+
+@pytest.fixture
+def own_networks(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    (tmp_path / "own_networks.py").write_text(NETWORKS_OF_OTHERS)
+    (tmp_path / "own.yaml").write_text(TINY.replace("network_options: {depth: 1, width: 8}\n", ""))
+    yield
+    sys.modules.pop("own_networks", None)
+    for name in [name for name in NETWORKS if name.startswith("own_networks")]:
+        del NETWORKS[name]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["network=own_networks:nothing"], "network 'own_networks:nothing' must give a torch.nn.Module, got NoneType"),
+        (["network=own_networks:Returns"], "with 10 classes or more; got NoneType"),
+        (["network=own_networks:Returns", "network_options.what=sum"], "for 64 images, with 10 classes or more; got"),
+        (["network=own_networks:Returns", "network_options.what=few"], "got shape (64, 7)"),
+    ],
+)
+def test_networks_without_logits(train, own_networks, tmp_path, arguments, message):
+    code, printed, err = train("own.yaml", *arguments)
+    assert (code, printed, len(err.splitlines())) == (2, "", 1)
+    assert message in err
+    assert not (tmp_path / "runs").exists()
+
+
+def test_trying_a_network_changes_nothing(train, own_networks, monkeypatch, tmp_path):
+    arguments = ["own.yaml", "network=own_networks:Returns", "network_options.what=logits", "--json", "--out"]
+    assert train(*arguments, "tried")[0] == 0
+    monkeypatch.setattr(classification, "check_logits", lambda *_: None)
+    assert train(*arguments, "untried")[0] == 0
+    tried, untried = (
+        json.loads(next(tmp_path.glob(f"{out}/*/metrics.json")).read_text()) for out in ("tried", "untried")
+    )
+    assert tried["metrics"]["train_loss"] == untried["metrics"]["train_loss"]
+    assert tried["metrics"]["test_loss"] == untried["metrics"]["test_loss"]
+
+
+def test_metrics_that_are_nested_too_deeply(train, tmp_path):
+    assert train("tiny.yaml")[0] == 0
+    (path,) = tmp_path.glob("runs/*/metrics.json")
+    path.write_text("[" * 100_000 + "]" * 100_000)
+    code, _, err = train("tiny.yaml")
+    assert code == 2
+    assert err == (
+        f"oni: {path.relative_to(tmp_path)}: not JSON (nested too deeply); delete it to train this run again\n"
+    )
 
 
 def test_no_gpu(train, monkeypatch):

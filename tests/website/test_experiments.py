@@ -33,26 +33,42 @@ def fig1():
     return json.loads((ROOT / "results" / "fig1" / "results.json").read_text())
 
 
-def test_three_verdicts_date_commit_and_overrides(fig1):
+def test_verdicts_kinds_date_commit_and_overrides(fig1):
     fig1 |= {"date": "2026-11-16T00:00:00", "code": "ab" * 20, "overrides": {"seeds": 2}}
     fig1["claims"] = [
-        {"text": f"Claim {verdict}", "verdict": verdict, "detail": "so"}
-        for verdict in ("held", "not held", "not tested", "not tested")
+        {"kind": kind, "text": f"Claim {verdict}", "verdict": verdict, "detail": "so"}
+        for kind, verdict in (
+            ("paper", "held"),
+            ("mathematics", "not held"),
+            ("ours", "undecided"),
+            ("ours", "not tested"),
+        )
     ]
     page = experiments.render_experiment(fig1, "results")
-    assert "\n1 held, 1 not held, 2 not tested:\n" in page
-    assert "\n| held | Claim held | so |\n" in page
-    assert "\n| **NOT held** | Claim not held | so |\n" in page
-    assert "\n| *not tested at this preset* | Claim not tested | so |\n" in page
+    assert "\n| held | the paper's claims | Claim held | so |\n" in page
+    assert "\n| **NOT held** | mathematics | Claim not held | so |\n" in page
+    assert "\n| *undecided* | questions of our own | Claim undecided | so |\n" in page
+    assert "\n| *not tested at this preset* | questions of our own | Claim not tested | so |\n" in page
     assert f"```sh\n{fig1['command']}\n```" in page
     assert f"{len(fig1['runs'])} runs (2026-11-16, commit ababababab) on " in page
     assert "**Changed from the preset laptop:** `seeds=2`" in page
 
 
 def test_the_overview_counts_every_claim(fig1):
-    fig1["claims"] = [{"text": "", "verdict": verdict, "detail": ""} for verdict in ("held", "held", "not tested")]
+    fig1["claims"] = [
+        {"kind": kind, "text": "", "verdict": verdict, "detail": ""}
+        for kind, verdict in (("paper", "held"), ("ours", "held"), ("ours", "undecided"), ("paper", "not tested"))
+    ]
     overview = experiments.render_overview({"fig1": fig1})
-    assert overview.startswith("Of 3 claims: **2 held, 0 not held, 1 not tested**.")
+    assert overview.splitlines()[:2] == [
+        "- the paper's claims: **1 held, 0 not held, 0 undecided, 1 not tested**",
+        "- questions of our own: **1 held, 0 not held, 1 undecided, 0 not tested**",
+    ]
     assert "| [fig1](fig1.md) |" in overview
-    assert "| laptop | 2 | 0 | 1 |" in overview
-    assert "| not run | - | - | - |" in overview
+    assert "| laptop | 2 | 0 | 1 | 1 |" in overview
+    assert "| not run | - | - | - | - |" in overview
+
+
+def test_an_experiment_without_claims_has_no_empty_table(fig1):
+    assert "## Claims" in experiments.render_experiment(fig1, "results")
+    assert "## Claims" not in experiments.render_experiment({**fig1, "claims": []}, "results")

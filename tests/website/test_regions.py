@@ -35,7 +35,7 @@ def test_an_outdated_number_is_replaced():
         ('number {"id": "fig1", "row": "99", "column": "delta"}', "no single cell '99'"),
         ('table {"id": "fig1", "rows": ["no*"]}', "no row of fig1"),
         ('claim {"id": "fig1", "claim": "The moon"}', "0 claims that begin with 'The moon'"),
-        ('bench-matrices {"case": "1x1"}', "no case '1x1'"),
+        ('bench-forms {"case": "1x1"}', "no case '1x1'"),
     ],
 )
 def test_what_is_not_measured_is_an_error(region, words):
@@ -64,9 +64,7 @@ def test_the_picture_shows_what_was_measured():
     errors = [
         run["measured"]["test_error"][-1]
         for run in runs
-        if run["parameters"].get("depth") == 20
-        and run["parameters"].get("method") == "oni"
-        and run["parameters"].get("learning_rate") == 0.1
+        if run["parameters"].get("row") == "20 layers, ONI" and run["parameters"]["group"] == "learning rate 0.1"
     ]
     assert len(errors) == 3
     assert lines["ONI"][0.1] == pytest.approx(100 * sum(errors) / len(errors))

@@ -1,1 +1,1 @@
-"""Single weights and batches of them."""
+"""Weights that are as orthogonal as was asked for."""

@@ -13,20 +13,21 @@ import torch
 from torch import nn
 
 import oni
-from oni.bench.matrices.limit import finish
-from oni.bench.matrices.probe import shorten
-from oni.bench.models.methods import STEPS, Method, apply_authors_form, list_methods
-from oni.bench.models.result import ForwardEntry, ModelEntry, ModelResult
-from oni.bench.models.training import Loss, TrainingStep, adversarial, classification
+from oni.bench.limit import finish
+from oni.bench.models.methods import apply_authors_form, list_training_methods
+from oni.bench.models.result import ForwardTimes, ModelResult
+from oni.bench.probe import shorten_error
 from oni.bench.settings import SEED, Settings
+from oni.bench.training import Loss, TrainingStep, adversarial, classification
+from oni.bench.training_times import STEPS, MethodTimes, TrainingMethod
 from oni.recipes.networks.dcgan import Discriminator
 from oni.recipes.networks.mlp import MLP
 from oni.recipes.networks.resnet_cifar import resnet110
 from oni.recipes.networks.resnet_imagenet import resnet18
 from oni.recipes.networks.vgg import VGG
-from oni.timing import SHARE, Watch, interleaved
+from oni.timing import Watch, extend_budget, interleaved
 
-__all__ = ["CASES", "Case", "measure"]
+__all__ = ["MODEL_CASES", "ModelCase", "measure_model"]
 
 TRAINING = 0.8
 """The part of the time budget that training steps get; the rest is for forward passes."""
@@ -35,7 +36,7 @@ TRIED, TRAINED = 0.25, 0.85
 
 
 @dataclass(frozen=True)
-class Case:
+class ModelCase:
     """A network and the batches that it is trained on."""
 
     name: str
@@ -60,13 +61,15 @@ class Case:
 
 CIFAR = (3, 32, 32)
 
-CASES = (
-    Case("mlp20-b256", "20-layer 784-256 MLP, batch 256", partial(MLP, 20), (784,), 256, compiled=True, quick=True),
-    Case("vgg-g2k1-b128", "VGG-style g=2 k=1 at 32x32, batch 128", partial(VGG, 2, 1), CIFAR, 128, compiled=True),
-    Case("resnet110-b2", "ResNet-110 without BN at 32x32, batch 2", resnet110, CIFAR, 2, quick=True),
-    Case("resnet110-b128", "ResNet-110 without BN at 32x32, batch 128", resnet110, CIFAR, 128),
-    Case("resnet18-b32", "ResNet-18 at 64x64, batch 32", partial(resnet18, classes=200), (3, 64, 64), 32, 200),
-    Case(
+MODEL_CASES = (
+    ModelCase(
+        "mlp20-b256", "20-layer 784-256 MLP, batch 256", partial(MLP, 20), (784,), 256, compiled=True, quick=True
+    ),
+    ModelCase("vgg-g2k1-b128", "VGG-style g=2 k=1 at 32x32, batch 128", partial(VGG, 2, 1), CIFAR, 128, compiled=True),
+    ModelCase("resnet110-b2", "ResNet-110 without BN at 32x32, batch 2", resnet110, CIFAR, 2, quick=True),
+    ModelCase("resnet110-b128", "ResNet-110 without BN at 32x32, batch 128", resnet110, CIFAR, 128),
+    ModelCase("resnet18-b32", "ResNet-18 at 64x64, batch 32", partial(resnet18, classes=200), (3, 64, 64), 32, 200),
+    ModelCase(
         "dcgan-b64",
         "DCGAN discriminator at 32x32, 64 real and 64 fake images",
         Discriminator,
@@ -78,7 +81,7 @@ CASES = (
 )
 
 
-def measure(case: Case, result: ModelResult, settings: Settings, watch: Watch) -> None:
+def measure_model(case: ModelCase, result: ModelResult, settings: Settings, watch: Watch) -> None:
     """Try every method, then time training steps, then forward passes; ``result`` is filled on the way."""
     torch.manual_seed(SEED)
     plain = case.build().to(settings.device)
@@ -91,24 +94,24 @@ def measure(case: Case, result: ModelResult, settings: Settings, watch: Watch) -
     steps.clear()
     images = torch.randn(case.batch, *case.shape, device=settings.device)
     with evaluation_copies(plain) as nets:
-        calls = {name: partial(forward, net, images) for name, net in nets.items()}
+        calls = {name: partial(run_forward, net, images) for name, net in nets.items()}
         for call in calls.values():
             call()
-        result.forward.update({name: ForwardEntry() for name in nets})
+        result.forward.update({name: ForwardTimes() for name in nets})
         times = {name: entry.times for name, entry in result.forward.items()}
         for done in interleaved(calls, times, seconds=(1 - TRAINING) * settings.seconds, least_rounds=rounds):
             watch("evaluating in turns", TRAINED + (1 - TRAINED) * done)
 
 
 def first_steps(
-    case: Case, plain: nn.Module, loss: Loss, result: ModelResult, settings: Settings, watch: Watch
+    case: ModelCase, plain: nn.Module, loss: Loss, result: ModelResult, settings: Settings, watch: Watch
 ) -> dict[str, TrainingStep]:
     """A copy of the network for each method, one step done; the result says why a method is left out."""
     steps: dict[str, TrainingStep] = {}
-    methods = list_methods(cached=case.adversarial, compiled=case.compiled and not settings.quick)
+    methods = list_training_methods(cached=case.adversarial, compiled=case.compiled and not settings.quick)
     for number, method in enumerate(methods):
         watch(f"trying {method.name}", TRIED * number / len(methods))
-        entry = result.entries[method.name] = ModelEntry(method)
+        entry = result.entries[method.name] = MethodTimes(method)
         entry.word = why_skip(method, plain, 1 + case.adversarial, settings.patience)
         if entry.word:
             continue
@@ -123,7 +126,7 @@ def first_steps(
             finite = bool(torch.isfinite(step()))
             entry.first = time.perf_counter() - before
         except (RuntimeError, ValueError, MemoryError) as error:
-            entry.word = f"failed: {shorten(error)}"
+            entry.word = f"failed: {shorten_error(error)}"
             continue
         if not finite:
             entry.word = "failed: not finite"
@@ -134,24 +137,16 @@ def first_steps(
     return steps
 
 
-def why_skip(method: Method, plain: nn.Module, forwards: int, patience: float) -> str:
+def why_skip(method: TrainingMethod, plain: nn.Module, forwards: int, patience: float) -> str:
     """Why not even to try one step, which can't be stopped once it runs; empty if it may run."""
     seconds = 0.0 if method.predict is None else forwards * method.predict(plain)
     return f"skipped: one step would take about {seconds:.0f} s" if seconds > patience else ""
 
 
 def training_seconds(result: ModelResult, settings: Settings) -> float:
-    """The time budget of the training steps: what a very slow peer takes in the least rounds comes on top.
-
-    Otherwise it would leave the others no more rounds than those.
-    """
-    budget = TRAINING * settings.seconds
-    least = [
-        settings.least_rounds * entry.first
-        for entry in result.entries.values()
-        if not (entry.method.patient or entry.word)
-    ]
-    return budget + sum(seconds for seconds in least if seconds > SHARE * budget)
+    """The time budget of the training steps: what a very slow peer takes in the least rounds comes on top."""
+    peers = [entry.first for entry in result.entries.values() if not (entry.method.patient or entry.word)]
+    return extend_budget(TRAINING * settings.seconds, peers, settings.least_rounds)
 
 
 @contextmanager
@@ -171,6 +166,6 @@ def evaluation_copies(plain: nn.Module) -> Iterator[dict[str, nn.Module]]:
         yield nets
 
 
-def forward(net: nn.Module, images: torch.Tensor) -> None:
+def run_forward(net: nn.Module, images: torch.Tensor) -> None:
     """One forward pass, to its end on the device."""
     finish(net(images))

@@ -6,7 +6,6 @@ import functools
 import math
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import partial
 
 import torch
@@ -15,53 +14,43 @@ from torch.nn.utils import parametrizations
 from torch.nn.utils.parametrize import register_parametrization
 
 import oni
-from oni.bench.matrices.peers import authors, torch_orthogonal
-from oni.bench.matrices.probe import run_fastest
+from oni.baselines import orthogonalize_cholesky
+from oni.bench.peers import torch_orthogonal
+from oni.bench.probe import run_fastest
+from oni.bench.training_times import STEPS, TrainingMethod
+from oni.newton.reference import authors
 
-__all__ = ["STEPS", "Method", "Unrolled", "find_fastest_map", "layers_of", "list_methods", "predict_seconds"]
+__all__ = ["Unrolled", "find_fastest_map", "layers_of", "list_training_methods", "predict_seconds"]
 
-STEPS = (2, 5)
+SIGMA_MIN = 0.9
+"""What is asked of every weight where a number of steps is not."""
 SMALL = {"cayley": 512, "householder": 64}
 """Up to this size a map is timed as it is: of the long side, or of the short one. Both are cubic in the size."""
 TRIAL_SECONDS = 0.5
 
 
-@dataclass(frozen=True)
-class Method:
-    """A row of the table."""
-
-    name: str
-    apply: Callable[[nn.Module], object]
-    """Puts it on a plain network, in place."""
-    steps: int | None = None
-    against: str = ""
-    """The contender by whose addition this one's is divided."""
-    ours: bool = False
-    cached: bool = False
-    """Whether its steps run inside ``oni.cached``."""
-    compiled: bool = False
-    """Whether ``torch.compile`` has its way with the network first."""
-    patient: bool = True
-    """Never skipped, however slow."""
-    predict: Callable[[nn.Module], float] | None = None
-    """Seconds that one forward and backward pass spends on the weights, predicted without running it."""
-
-
-def list_methods(*, cached: bool = False, compiled: bool = False) -> list[Method]:
+def list_training_methods(*, cached: bool = False, compiled: bool = False) -> list[TrainingMethod]:
     """Every method, the plain network first; ``oni`` inside its cache and compiled too, if that is asked for."""
-    methods = [Method("plain", lambda net: None)]
+    methods = [TrainingMethod("plain", lambda net: None)]
     if compiled:
-        methods.append(Method("plain compiled", lambda net: None, compiled=True))
+        methods.append(TrainingMethod("plain compiled", lambda net: None, compiled=True))
     for steps in STEPS:
         convert, authors_form = partial(oni.convert, steps=steps), f"authors T={steps}"
-        methods.append(Method(f"oni T={steps}", convert, steps, authors_form, ours=True))
+        methods.append(TrainingMethod(f"oni T={steps}", convert, steps, authors_form, ours=True))
         if cached:
-            methods.append(Method(f"oni T={steps} cached", convert, steps, authors_form, ours=True, cached=True))
+            methods.append(
+                TrainingMethod(f"oni T={steps} cached", convert, steps, authors_form, ours=True, cached=True)
+            )
         if compiled:
-            methods.append(Method(f"oni T={steps} compiled", convert, steps, authors_form, ours=True, compiled=True))
-        methods.append(Method(authors_form, partial(apply_authors_form, steps=steps), steps))
-    methods.append(Method("spectral norm", apply_spectral_norm, against="authors T=5"))
-    slow = Method(
+            methods.append(
+                TrainingMethod(f"oni T={steps} compiled", convert, steps, authors_form, ours=True, compiled=True)
+            )
+        methods.append(TrainingMethod(authors_form, partial(apply_authors_form, steps=steps), steps))
+    asked = partial(oni.convert, sigma_min=SIGMA_MIN, start="orthogonal")
+    methods.append(TrainingMethod(f"oni {SIGMA_MIN}", asked, against="oni T=5", ours=True))
+    methods.append(TrainingMethod("cholesky", apply_cholesky, against="oni T=5"))
+    methods.append(TrainingMethod("spectral norm", add_spectral_norm, against="authors T=5"))
+    slow = TrainingMethod(
         "torch orthogonal", apply_torch_orthogonal, against="authors T=5", patient=False, predict=predict_seconds
     )
     return [*methods, slow]
@@ -92,7 +81,14 @@ def apply_authors_form(net: nn.Module, steps: int) -> None:
         register_parametrization(layer, "weight", Unrolled(function), unsafe=True)
 
 
-def apply_spectral_norm(net: nn.Module) -> None:
+def apply_cholesky(net: nn.Module) -> None:
+    """Exact orthogonalisation in every layer, from an orthogonal start: it needs full rank."""
+    for layer in layers_of(net):
+        nn.init.orthogonal_(layer.weight)
+        register_parametrization(layer, "weight", Unrolled(orthogonalize_cholesky), unsafe=True)
+
+
+def add_spectral_norm(net: nn.Module) -> None:
     """Torch's own, on every layer."""
     for layer in layers_of(net):
         parametrizations.spectral_norm(layer)

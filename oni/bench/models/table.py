@@ -7,29 +7,31 @@ from typing import Any
 
 from rich.console import Console
 from rich.table import Table
-from rich.text import Text
 
 from oni.bench.models.result import ModelResult
 from oni.bench.record import to_dict
 from oni.bench.settings import Settings
-from oni.bench.table import format_median, format_range, show_case, show_heading, show_targets
-from oni.bench.targets import Verdict
-from oni.terminal import ascii_only, format_number, table
+from oni.bench.table import format_median, format_spread, show_case, show_heading, show_targets
+from oni.bench.targets import BenchVerdict
+from oni.bench.training_times import record_method, training_table
+from oni.terminal import ascii_only, table
 
-__all__ = ["forward_table", "record_model", "show_models", "training_table"]
+__all__ = ["forward_table", "record_model", "show_models"]
 
 LEGEND = """\
 ms        milliseconds, float32: median over rounds, quartiles; of a training step (zero_grad,
           forward, cross-entropy, backward, SGD), or of a forward pass in evaluation mode
 x plain   its time over that of the plain network, within each round
 adds      milliseconds beyond the plain network's step of the same round, median
-share     that as a part of what the authors' form adds with as many steps, or T=5; below 1, it
-          adds less. Beside it, where the share would lie 9 times of 10 if rounds were drawn anew
+share     that as a part of what the authors' form adds with as many steps, or T=5; of oni 0.9
+          and cholesky, of what oni T=5 adds; below 1, it adds less. Beside it, where the share
+          would lie 9 times of 10 if rounds were drawn anew
+oni 0.9   sigma_min=0.9, start="orthogonal"; cholesky has an orthogonal start too
 authors   the paper's recurrence as its authors released it, in every layer alone, at each use"""
 
 
 def show_models(
-    results: Sequence[ModelResult], verdicts: Sequence[Verdict], settings: Settings, terminal: Console
+    results: Sequence[ModelResult], verdicts: Sequence[BenchVerdict], settings: Settings, terminal: Console
 ) -> None:
     """Print everything that was measured."""
     plain = ascii_only(terminal, plain=settings.plain)
@@ -43,30 +45,6 @@ def show_models(
     show_targets(results, verdicts, plain, terminal)
 
 
-def training_table(result: ModelResult, ascii_only: bool = False) -> Table:
-    """One row per method."""
-    rows = table(ascii_only)
-    rows.add_column("contender", no_wrap=True)
-    for title in ("ms", "quartiles", "x plain", "adds", "share", "9 of 10"):
-        rows.add_column(title, justify="right", no_wrap=True)
-    rows.add_column("note")
-    for name, entry in result.entries.items():
-        seconds, ratio, added = entry.seconds, result.times_plain(name), result.added(name)
-        share = result.share(name, entry.method.against)
-        rows.add_row(
-            name,
-            format_median(seconds, 1e3),
-            format_range(seconds, 1e3),
-            format_median(ratio),
-            format_median(added, 1e3),
-            "" if share is None else format_number(share.value),
-            format_range(share),
-            Text(entry.word),
-            style="bold" if entry.method.ours else None,
-        )
-    return rows
-
-
 def forward_table(result: ModelResult, ascii_only: bool = False) -> Table:
     """One row per network that is done with training."""
     rows = table(ascii_only)
@@ -78,7 +56,7 @@ def forward_table(result: ModelResult, ascii_only: bool = False) -> Table:
         rows.add_row(
             name,
             format_median(seconds, 1e3),
-            format_range(seconds, 1e3),
+            format_spread(seconds, 1e3),
             "" if ratio is None else f"{ratio.median:.3f}",
             "" if ratio is None else f"{ratio.low:.3f}-{ratio.high:.3f}",
         )
@@ -90,7 +68,7 @@ def record_model(result: ModelResult) -> dict[str, Any]:
     return {
         "name": result.name,
         "about": result.about,
-        "contenders": [record_contender(name, result) for name in result.entries],
+        "contenders": [record_method(name, result) for name in result.entries],
         "forward": [
             {
                 "name": name,
@@ -100,21 +78,4 @@ def record_model(result: ModelResult) -> dict[str, Any]:
             }
             for name, entry in result.forward.items()
         ],
-    }
-
-
-def record_contender(name: str, result: ModelResult) -> dict[str, Any]:
-    """One method's training steps."""
-    entry = result.entries[name]
-    against = entry.method.against
-    return {
-        "name": name,
-        "steps": entry.method.steps,
-        "note": entry.word or None,
-        "rounds": len(entry.times),
-        "milliseconds": to_dict(entry.seconds, 1e3),
-        "times_plain": to_dict(result.times_plain(name)),
-        "added_milliseconds": to_dict(result.added(name), 1e3),
-        "against": against or None,
-        "share_of_addition": to_dict(result.share(name, against)),
     }

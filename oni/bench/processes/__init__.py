@@ -1,1 +1,1 @@
-"""``oni bench models --processes N``: what orthogonalisation adds where several processes train together."""
+"""``oni bench processes``: what orthogonalisation adds where several processes train together."""

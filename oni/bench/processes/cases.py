@@ -16,16 +16,15 @@ from typing import Any
 from torch import nn
 
 import oni
-from oni.bench.models.methods import STEPS, Method
-from oni.bench.models.result import ModelEntry, ModelResult
-from oni.bench.processes.model import count_work
+from oni.bench.processes.model import count_network_work
 from oni.bench.processes.result import ProcessesResult
 from oni.bench.settings import Settings
+from oni.bench.training_times import STEPS, MethodTimes, TrainingMethod, TrainingResult
 from oni.recipes.networks.mlp import MLP
 from oni.recipes.networks.resnet_imagenet import resnet18
 from oni.timing import Watch
 
-__all__ = ["CASES", "NETWORKS", "Case", "begin", "list_shared_methods", "measure"]
+__all__ = ["NETWORKS", "PROCESSES_CASES", "ProcessesCase", "begin", "list_shared_methods", "measure_processes"]
 
 NETWORKS: dict[str, Callable[..., nn.Module]] = {"mlp": MLP, "resnet18": resnet18}
 GROWTH = (1, 2, 4)
@@ -33,7 +32,7 @@ GROWTH = (1, 2, 4)
 
 
 @dataclass(frozen=True)
-class Case:
+class ProcessesCase:
     """A network in plain values, as every process builds its own, and the batch of each process."""
 
     name: str
@@ -51,15 +50,15 @@ class Case:
         return NETWORKS[self.network](**self.options)
 
 
-def _mlp(depth: int, width: int, **more: Any) -> Case:
+def _mlp(depth: int, width: int, **more: Any) -> ProcessesCase:
     name = "mlp20-b256" if (depth, width) == (20, 256) else f"mlp{depth}-w{width}"
     options = {"depth": depth, "width": width}
-    return Case(name, f"{depth}-layer 784-{width} MLP, batch 256", "mlp", options, (784,), 256, **more)
+    return ProcessesCase(name, f"{depth}-layer 784-{width} MLP, batch 256", "mlp", options, (784,), 256, **more)
 
 
-CASES = (
+PROCESSES_CASES = (
     _mlp(20, 256, quick=True, grows=True),
-    Case("resnet18-b32", "ResNet-18 at 64x64, batch 32", "resnet18", {"classes": 200}, (3, 64, 64), 32, 200),
+    ProcessesCase("resnet18-b32", "ResNet-18 at 64x64, batch 32", "resnet18", {"classes": 200}, (3, 64, 64), 32, 200),
     _mlp(20, 128),
     _mlp(20, 512),
     _mlp(10, 256),
@@ -67,14 +66,14 @@ CASES = (
 )
 
 
-def list_shared_methods(processes: int) -> list[Method]:
+def list_shared_methods(processes: int) -> list[TrainingMethod]:
     """The plain network, and ``oni`` without and with sharing."""
-    methods = [Method("plain", lambda net: None)]
+    methods = [TrainingMethod("plain", lambda net: None)]
     for steps in STEPS:
-        methods.append(Method(f"oni T={steps}", partial(oni.convert, steps=steps), steps, ours=True))
+        methods.append(TrainingMethod(f"oni T={steps}", partial(oni.convert, steps=steps), steps, ours=True))
         if processes > 1:
             share = partial(convert_and_share, steps=steps)
-            methods.append(Method(f"oni T={steps} shared", share, steps, f"oni T={steps}", ours=True))
+            methods.append(TrainingMethod(f"oni T={steps} shared", share, steps, f"oni T={steps}", ours=True))
     return methods
 
 
@@ -83,24 +82,25 @@ def convert_and_share(net: nn.Module, steps: int) -> None:
     oni.share(oni.convert(net, steps=steps))
 
 
-def begin(case: Case) -> ProcessesResult:
+def begin(case: ProcessesCase) -> ProcessesResult:
     """The empty result of a case."""
-    return ProcessesResult(case.name, case.about, {steps: count_work(case.build(), steps) for steps in STEPS})
+    return ProcessesResult(case.name, case.about, {steps: count_network_work(case.build(), steps) for steps in STEPS})
 
 
-def measure(case: Case, result: ProcessesResult, settings: Settings, watch: Watch) -> None:
+def measure_processes(case: ProcessesCase, result: ProcessesResult, settings: Settings, watch: Watch) -> None:
     """Measure a case with the number of processes that is asked for, and the first one with others beside it."""
-    result.asked = settings.processes or 2
+    assert settings.processes is not None
+    result.asked = settings.processes
     counts = {result.asked, *(GROWTH if case.grows and not settings.quick else ())}
     for number, processes in enumerate(sorted(counts)):
         watch(f"{processes} processes", number / len(counts))
         launch(case, processes, result, settings)
 
 
-def launch(case: Case, processes: int, result: ProcessesResult, settings: Settings) -> None:
-    """Let so many processes measure, each with its threads; a failure is said in every row."""
-    at = result.by_processes[processes] = ModelResult(case.name, case.about)
-    at.entries.update({method.name: ModelEntry(method) for method in list_shared_methods(processes)})
+def launch(case: ProcessesCase, processes: int, result: ProcessesResult, settings: Settings) -> None:
+    """Let so many processes measure_processes, each with its threads; a failure is said in every row."""
+    at = result.by_processes[processes] = TrainingResult(case.name, case.about)
+    at.entries.update({method.name: MethodTimes(method) for method in list_shared_methods(processes)})
     plan = {**asdict(case), "seconds": settings.seconds, "least_rounds": settings.least_rounds}
     threads = str(settings.threads)
     environment = {**environ, "OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads}

@@ -8,9 +8,9 @@ from typing import NamedTuple
 from torch import nn
 
 import oni
-from oni.models.share import assign_owners, find_members
+from oni.models.share import assign_owners, count_multiply_adds, find_members
 
-__all__ = ["GPU", "Devices", "Work", "count_work", "predict_added"]
+__all__ = ["GPU", "Devices", "Work", "count_network_work", "predict_added"]
 
 
 @dataclass(frozen=True)
@@ -34,10 +34,11 @@ class Work:
         return max(loads) / sum(loads)
 
 
-def count_work(net: nn.Module, steps: int) -> Work:
+def count_network_work(net: nn.Module, steps: int) -> Work:
     """The work of a plain network, which is converted for that."""
     members = find_members(oni.convert(net, steps=steps))
-    return Work(tuple(member.cost for member in members), sum(member.Z.nbytes for member in members))
+    costs = tuple(count_multiply_adds(member.parametrization) for member in members)
+    return Work(costs, sum(member.Z.nbytes for member in members))
 
 
 class Devices(NamedTuple):

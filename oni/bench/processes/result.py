@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from oni.bench.matrices.result import Result
-from oni.bench.models.result import ModelResult
 from oni.bench.processes.model import Work
+from oni.bench.result import BenchResult
+from oni.bench.training_times import TrainingResult
+from oni.timing import Interval
 
 __all__ = ["ProcessesResult"]
 
 
 @dataclass
-class ProcessesResult(Result):
+class ProcessesResult(BenchResult):
     """One network, by the number of processes."""
 
     name: str
@@ -22,11 +23,11 @@ class ProcessesResult(Result):
     """By the number of steps."""
     asked: int = 0
     """The number of processes that was asked for: targets are about that."""
-    by_processes: dict[int, ModelResult] = field(default_factory=dict)
+    by_processes: dict[int, TrainingResult] = field(default_factory=dict)
     exchange_seconds: dict[int, float] = field(default_factory=dict)
     """What is sent for a shared step, timed by itself."""
 
-    def measured(self, quantity: str, name: str, over: str) -> float | None:
+    def measured(self, quantity: str, name: str, over: str) -> Interval | None:
         at = self.by_processes.get(self.asked)
         return None if at is None else at.measured(quantity, name, over)
 

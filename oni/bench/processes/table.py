@@ -1,4 +1,4 @@
-"""What ``oni bench models --processes N`` prints and records."""
+"""What ``oni bench processes`` prints and records."""
 
 from __future__ import annotations
 
@@ -10,13 +10,12 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from oni.bench.models.methods import STEPS
-from oni.bench.models.table import record_contender, training_table
 from oni.bench.processes.model import GPU, predict_added
 from oni.bench.processes.result import ProcessesResult
 from oni.bench.settings import Settings
 from oni.bench.table import show_case, show_heading, show_targets
-from oni.bench.targets import Verdict
+from oni.bench.targets import BenchVerdict
+from oni.bench.training_times import STEPS, record_method, training_table
 from oni.terminal import ascii_only, format_number, table
 
 __all__ = ["record_processes", "show_processes"]
@@ -35,7 +34,7 @@ model     what the share should be: the part of all products that the busiest pr
 
 
 def show_processes(
-    results: Sequence[ProcessesResult], verdicts: Sequence[Verdict], settings: Settings, terminal: Console
+    results: Sequence[ProcessesResult], verdicts: Sequence[BenchVerdict], settings: Settings, terminal: Console
 ) -> None:
     """Print everything that was measured, and the model for GPUs."""
     plain = ascii_only(terminal, plain=settings.plain)
@@ -66,10 +65,10 @@ def growth_table(results: Sequence[ProcessesResult], ascii_only: bool = False) -
             row["network"],
             str(row["processes"]),
             str(row["steps"]),
-            format_cell(row["added_milliseconds"]),
-            format_cell(row["added_milliseconds_shared"]),
-            format_cell(row["share"]),
-            format_cell(row["model"]),
+            format_optional(row["added_milliseconds"]),
+            format_optional(row["added_milliseconds_shared"]),
+            format_optional(row["share"]),
+            format_optional(row["model"]),
         )
     return rows
 
@@ -122,7 +121,7 @@ def predict_on_gpus(results: Sequence[ProcessesResult]) -> list[dict[str, Any]]:
     ]
 
 
-def format_cell(value: float | None) -> str:
+def format_optional(value: float | None) -> str:
     return "" if value is None else format_number(value)
 
 
@@ -133,7 +132,7 @@ def record_processes(result: ProcessesResult) -> dict[str, Any]:
         "about": result.about,
         "processes": {
             str(processes): {
-                "contenders": [record_contender(name, at) for name in at.entries],
+                "contenders": [record_method(name, at) for name in at.entries],
                 "exchange_milliseconds": 1e3 * result.exchange_seconds.get(processes, 0.0),
             }
             for processes, at in sorted(result.by_processes.items())

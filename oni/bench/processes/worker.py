@@ -20,10 +20,10 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from oni.bench.models.training import TrainingStep, classification
-from oni.bench.processes.cases import Case, list_shared_methods
+from oni.bench.processes.cases import ProcessesCase, list_shared_methods
 from oni.bench.settings import SEED
-from oni.models.cache import SHARED
+from oni.bench.training import TrainingStep, classification
+from oni.models.cache import CACHE
 from oni.models.roll_call import Place
 from oni.models.share import Sharing
 from oni.timing import Times, rotated
@@ -39,15 +39,15 @@ def main(plan: str, processes: str, folder: str, rank: str) -> None:
     """Measure, together with the other processes."""
     fields = json.loads(plan)
     seconds, least_rounds = fields.pop("seconds"), fields.pop("least_rounds")
-    case = Case(**{**fields, "shape": tuple(fields["shape"])})
+    case = ProcessesCase(**{**fields, "shape": tuple(fields["shape"])})
     torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
     dist.init_process_group("gloo", f"file://{folder}/rendezvous", rank=int(rank), world_size=int(processes))
     nets, steps = build_steps(case, int(processes))
     times = run_in_turns(steps, seconds, least_rounds)
     everyone: list[Any] = [None] * int(processes)
     dist.all_gather_object(everyone, times)
-    shared = [SHARED[net] for net in nets if net in SHARED]
-    exchange = [time_exchange(sharing) for sharing in shared if isinstance(sharing, Sharing)]
+    shared = [sharing for net in nets if (sharing := CACHE.models.get(net)) is not None]
+    exchange = [time_exchange(sharing) for sharing in shared]
     if int(rank) == 0:
         content = {
             # A step is over when the last process is done with it.
@@ -64,7 +64,7 @@ def main(plan: str, processes: str, folder: str, rank: str) -> None:
     os._exit(0)
 
 
-def build_steps(case: Case, processes: int) -> tuple[list[nn.Module], dict[str, Callable[[], Tensor]]]:
+def build_steps(case: ProcessesCase, processes: int) -> tuple[list[nn.Module], dict[str, Callable[[], Tensor]]]:
     """A network for each method, wrapped, with some steps done."""
     torch.manual_seed(SEED)
     plain = case.build()

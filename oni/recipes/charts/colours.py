@@ -17,7 +17,7 @@ RAMP_HUES = (math.radians(-200), math.radians(40))
 """Where the hue of a ramp starts and ends, from that of its colour: lightness alone can't tell seven lines apart."""
 SHADE_HUES = math.radians(70)
 """How far the hue turns over more than two shades of a colour."""
-DARK_LIGHTNESS = (0.55, 0.93)
+DARK_LIGHTNESS = (0.55, 1.0)
 """What black and white become on a dark background."""
 
 
@@ -59,12 +59,15 @@ def shades(colour: str, count: int) -> list[str]:
 def for_dark(colour: str) -> str:
     """The colour on a dark background: lighter, of the same hue, and as far from the others as can be.
 
+    By the square of its lightness: dark colours are lifted, light ones stay nearly as they are. Lifted too, they would
+    lose what tells them apart, as a screen shows little chroma near white: orange and vermilion would be one colour.
+
     >>> for_dark("#0072B2")
-    '#5db7fb'
+    '#449fe2'
     """
     lightness, chroma, hue = to_polar(to_oklab(colour))
     low, high = DARK_LIGHTNESS
-    return from_polar(low + (high - low) * lightness, chroma, hue)
+    return from_polar(low + (high - low) * lightness**2, chroma, hue)
 
 
 def distance(first: str, second: str) -> float:

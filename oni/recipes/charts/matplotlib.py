@@ -83,7 +83,7 @@ def draw_chart(axes: Axes, chart: Chart) -> None:
         axes.set_xlim(0.5, len(chart.x_names) + 0.5)
     else:
         along = [x for series in chart.series for x in series.x]
-        set_ticks(axes.xaxis, axis_ticks(along, log=chart.x_log, whole=True))
+        set_ticks(axes.xaxis, axis_ticks(along, log=chart.x_log, settings=True))
     drawn = chart.y_range or [y for series in chart.series for y in series.y]
     set_ticks(axes.yaxis, axis_ticks(drawn, log=chart.y_log))
 

@@ -46,7 +46,7 @@ def encode_chart(chart: Chart) -> dict[str, Any]:
         "lines": lines,
         "x": encode_names(chart)
         if chart.x_names
-        else encode_axis(chart.x, chart.x_log, None, axis_ticks(x_values, log=chart.x_log, whole=True)),
+        else encode_axis(chart.x, chart.x_log, None, axis_ticks(x_values, log=chart.x_log, settings=True)),
         "y": encode_axis(chart.y, chart.y_log, y_range, axis_ticks(y_values, log=chart.y_log)),
     }
 

@@ -9,14 +9,18 @@ __all__ = ["axis_ticks", "tick_label"]
 
 MOST = 5
 """Numbers of a logarithmic axis: more do not fit below three charts side by side."""
+FEW = 12
+DIGITS = 2
+"""Of a number that somebody chose; measured ones have more."""
 SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
-def axis_ticks(values: Iterable[float | None], *, log: bool = False, whole: bool = False) -> list[float] | None:
+def axis_ticks(values: Iterable[float | None], *, log: bool = False, settings: bool = False) -> list[float] | None:
     """Ticks of an axis over these values, or ``None`` where those of the drawing library are good.
 
-    A logarithmic axis always gets some, also where the values span less than a decade. With ``whole``, a short axis of
-    whole numbers gets each of them.
+    A logarithmic axis always gets some, also where the values span less than a decade. With ``settings``, the values
+    may be what was set, such as epochs or learning rates: a few whole numbers get a tick each, and on a logarithmic
+    axis a few short numbers do, or every second of them.
 
     >>> axis_ticks([0.3, None, 2.5], log=True)
     [0.5, 1.0, 2.0]
@@ -26,18 +30,28 @@ def axis_ticks(values: Iterable[float | None], *, log: bool = False, whole: bool
     [2.302, 2.303, 2.304, 2.305, 2.306]
     >>> axis_ticks([1e-9, 1.0], log=True)
     [1e-08, 1e-06, 0.0001, 0.01, 1.0]
-    >>> axis_ticks([1.0, 2.0, 3.0], whole=True)
+    >>> axis_ticks([1.0, 2.0, 3.0], settings=True)
     [1, 2, 3]
+    >>> axis_ticks([0.02, 0.2, 0.7, 2.0], log=True, settings=True)
+    [0.02, 0.2, 0.7, 2.0]
     """
     numbers = [value for value in values if value is not None and (value > 0 or not log)]
     if not numbers:
         return None
     low, high = min(numbers), max(numbers)
     if log:
-        return log_ticks(low, high)
-    if whole and high - low <= 12 and all(value % 1 == 0 for value in numbers):
+        return (settings and few_ticks(numbers)) or log_ticks(low, high)
+    if settings and high - low <= 12 and all(value % 1 == 0 for value in numbers):
         return list(range(int(low), int(high) + 1))
     return None
+
+
+def few_ticks(numbers: Iterable[float]) -> list[float]:
+    """The numbers themselves, as many of them as there is room for; none if they are too many, or have many digits."""
+    different = sorted(set(numbers))
+    if len(different) > FEW or any(float(f"{number:.{DIGITS}g}") != number for number in different):
+        return []
+    return different[:: math.ceil(len(different) / MOST)]
 
 
 def log_ticks(low: float, high: float) -> list[float]:

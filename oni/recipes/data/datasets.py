@@ -28,6 +28,12 @@ class Entry:
     """Every option with its default."""
     streamed: bool = False
     """Whether samples are read when they are asked for: ``load`` is then told how many processes do that."""
+    train_images: int = 0
+    """How many there are to train on; 0 where that is the user's affair."""
+    test_images: int = 0
+    shape: tuple[int, int, int] = (3, 32, 32)
+    """Of an image as the network gets it: channels, height, width."""
+    classes: int = 10
 
 
 def load_full_fashion_mnist(folder: Path | None) -> Images:
@@ -54,14 +60,33 @@ DATASETS: dict[str, Entry] = {
         load_full_fashion_mnist,
         "42013cf03e12df2279c099d44a0f1f0615bb6439ca74b27c534f6bf8ca4c7fdf",
         fashion_mnist.download,
+        train_images=60_000,
+        test_images=10_000,
+        shape=(1, 28, 28),
     ),
     "fashion-mnist-sample": Entry(
-        load_fashion_mnist_sample, "da0b4c52346b9317b577e67c79b089242eb89467350e5e1b2558dc8b6f1c765d"
+        load_fashion_mnist_sample,
+        "da0b4c52346b9317b577e67c79b089242eb89467350e5e1b2558dc8b6f1c765d",
+        train_images=10_000,
+        test_images=2000,
+        shape=(1, 28, 28),
     ),
     "cifar10": Entry(
-        cifar10.load, "150ab830e79d0adfe60de7d09f4204e8b5ffd2e8eb1083956a75e459eb885d28", cifar10.download
+        cifar10.load,
+        "150ab830e79d0adfe60de7d09f4204e8b5ffd2e8eb1083956a75e459eb885d28",
+        cifar10.download,
+        train_images=50_000,
+        test_images=10_000,
     ),
-    "imagenet": Entry(image_folder.load, options=image_folder.OPTIONS, streamed=True),
+    "imagenet": Entry(
+        image_folder.load,
+        options=image_folder.OPTIONS,
+        streamed=True,
+        train_images=1_281_167,
+        test_images=50_000,
+        shape=(3, 224, 224),
+        classes=1000,
+    ),
     "image-folder": Entry(image_folder.load, options=image_folder.OPTIONS, streamed=True),
     "tiny-imagenet-20": Entry(
         image_folder.load,
@@ -69,9 +94,20 @@ DATASETS: dict[str, Entry] = {
         # The same parts of an image as with 256 and 224.
         options={**image_folder.OPTIONS, "size": 64, "resize": 73},
         streamed=True,
+        train_images=5000,
+        test_images=1000,
+        shape=(3, 64, 64),
+        classes=20,
     ),
-    "generated-folder": Entry(generated_folder.load, options=generated_folder.OPTIONS, streamed=True),
-    "generated": Entry(lambda folder: generated.make_images()),
+    "generated-folder": Entry(
+        generated_folder.load,
+        options=generated_folder.OPTIONS,
+        streamed=True,
+        train_images=80,
+        test_images=32,
+        classes=8,
+    ),
+    "generated": Entry(lambda folder: generated.make_images(), train_images=160, test_images=80, shape=(3, 8, 8)),
 }
 """Every data set, by name."""
 

@@ -7,7 +7,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from oni.recipes.experiments.experiment import Experiment, Results, Run
-from oni.recipes.experiments.setting import NoData, NotTrained, Setting
+from oni.recipes.experiments.run_costs import estimate_cost
+from oni.recipes.experiments.runs import Training, read_finished
+from oni.recipes.experiments.setting import Setting
 from oni.recipes.experiments.texts import format_seconds
 
 __all__ = ["Progress", "find_progress"]
@@ -36,28 +38,31 @@ class Progress:
 
 
 def find_progress(experiment: Experiment, planned: Sequence[Any], setting: Setting) -> Progress:
-    """Look for every run in the folder of runs, without training or writing anything."""
+    """Look for every run in the folder of runs, without training, measuring or writing anything."""
     if not experiment.trains:
         return Progress([None] * len(planned), "nothing of it is kept, so all are measured")
+    reading = replace(setting, inception=None, inception_sha256=None, classifier=None)
     runs: list[Run | None] = []
-    finished_cost, cost_left, no_data = 0.0, 0.0, False
+    finished_cost, cost_left = 0.0, 0.0
     seconds: dict[str, float] = {}
     """Of every training that was needed, as a search that several runs share took its time once."""
     for parameters in planned:
-        own = replace(setting, dry_run=True, seconds={})
+        training = parameters if isinstance(parameters, Training) else None
         try:
-            runs.append(experiment.run(parameters, own))
-        except NotTrained as error:
-            no_data |= isinstance(error, NoData)
-            runs.append(None)
-            cost_left += experiment.cost(parameters)
-        else:
-            finished_cost += experiment.cost(parameters)
-            seconds |= own.seconds
-    if not cost_left:
+            results = training and read_finished(training, reading)
+        except FileNotFoundError:
+            if setting.data is not None:
+                raise
+            nothing: list[Run | None] = [None] * len(planned)
+            return Progress(nothing, "the data are not here; pass --data to see what is finished")
+        runs.append(experiment.run(parameters, reading) if results else None)
+        if results and training:
+            finished_cost += estimate_cost(training)
+            seconds |= {result.folder.name: result.metrics["seconds"] for result in results}
+        elif training:
+            cost_left += estimate_cost(training)
+    if None not in runs:
         return Progress(runs, "nothing is left to do")
-    if no_data:
-        return Progress(runs, "the data are not here; pass --data to see what is finished")
     if not seconds:
         return Progress(runs, "no finished run to estimate the time of the others from")
     left = format_seconds(cost_left * sum(seconds.values()) / finished_cost)

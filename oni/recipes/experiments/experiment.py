@@ -5,13 +5,16 @@ Nothing here imports a plotting library or the training engine, so that listing 
 
 from __future__ import annotations
 
+import json
 import math
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from oni.names import unknown_name
+from oni.recipes.experiments.runs import Training, measure
+from oni.recipes.experiments.verdicts import Judgement, Kind, Verdict, as_verdict
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -19,46 +22,17 @@ if TYPE_CHECKING:
     from oni.recipes.charts.chart import Chart
 
 __all__ = [
-    "HELD",
-    "NOT_HELD",
-    "NOT_TESTED",
     "Claim",
     "Comparison",
     "Experiment",
-    "Judgement",
     "Quantity",
     "Results",
     "Run",
-    "all_hold",
-    "join_judgements",
     "read_parameters",
     "round_numbers",
 ]
 
-HELD, NOT_HELD, NOT_TESTED = "held", "not held", "not tested"
 DIGITS = 6
-Judgement = tuple[bool | None, str]
-"""Whether a claim held (``None``: the numbers do not decide it), and the numbers that say so."""
-
-
-def all_hold(verdicts: Iterable[bool | None]) -> bool | None:
-    """Whether all hold: not if one does not, and undecided if one is.
-
-    >>> all_hold([True, None]), all_hold([True, None, False])
-    (None, False)
-    """
-    verdicts = list(verdicts)
-    return False if False in verdicts else None if None in verdicts else True
-
-
-def join_judgements(judgements: Mapping[str, Judgement]) -> Judgement:
-    """One judgement of several, by name: held if all are.
-
-    >>> join_judgements({"a": (True, "1 < 2"), "b": (False, "3 > 2")})
-    (False, 'a: 1 < 2. b: 3 > 2')
-    """
-    text = ". ".join(f"{name}: {text}" for name, (_, text) in judgements.items())
-    return all_hold(held for held, _ in judgements.values()), text
 
 
 @dataclass(frozen=True)
@@ -121,6 +95,7 @@ class Results(tuple[Run, ...]):
 class Claim:
     """A statement about the results, and the function that judges it."""
 
+    kind: Kind
     text: str
     judge: Callable[[Results], Judgement]
     needs: Mapping[str, float] = field(default_factory=dict)
@@ -132,9 +107,15 @@ class Claim:
         """The claim and its verdict as ``results.json`` holds them."""
         results = self.of(results)
         reason = self.untestable(results, preset)
-        held, detail = (None, reason) if reason else self.judge(results)
-        verdict = NOT_TESTED if held is None else HELD if held else NOT_HELD
-        return {"text": self.text, "verdict": verdict, "detail": detail}
+        verdict, detail = (Verdict.NOT_TESTED, reason) if reason else self.judge(results)
+        return {"kind": self.kind.value, "text": self.text, "verdict": as_verdict(verdict).value, "detail": detail}
+
+    def record_part(self, results: Results, preset: str) -> dict[str, str]:
+        """The same of a part of the runs, which may lack what the claim is about."""
+        try:
+            return self.record(results, preset)
+        except (ArithmeticError, LookupError, ValueError):
+            return replace(self, judge=lambda _: (Verdict.NOT_TESTED, "not enough to judge")).record(results, preset)
 
     def untestable(self, results: Results, preset: str) -> str:
         """Why these runs can't bear the claim; empty if they can."""
@@ -215,17 +196,18 @@ class Experiment:
     """What the paper leaves open, and what was chosen."""
     presets: Mapping[str, Mapping[str, Any]]
     """Sizes, as arguments for ``plan``."""
-    parameters: tuple[type, ...]
-    """The frozen dataclasses whose instances ``plan`` returns."""
     plan: Callable[..., Sequence[Any]]
     """From the first seed and a preset's sizes to the parameters of every run."""
-    measure: Callable[..., dict[str, Any]]
-    """From the parameters of a run to numbers; given a `Setting` first if the experiment trains."""
     paper: Mapping[str, Any]
     """What the paper prints."""
     claims: Sequence[Claim]
     table: Callable[[Results], Comparison]
-    draw: Callable[[Results], Figure]
+    measure: Callable[[Any, Any], dict[str, Any]] = measure
+    """From the parameters of a run, and a `Setting` if it trains, to numbers."""
+    parameters: tuple[type, ...] = ()
+    """The frozen dataclasses of those runs that are no `Training`."""
+    draw: Callable[[Results], Figure] | None = None
+    """Its picture; without it, the charts side by side."""
     findings: str = ""
     """Why claims do not hold in the results that are kept with this code, as far as was found out."""
     charts: Callable[[Results], list[Chart]] | None = None
@@ -238,10 +220,6 @@ class Experiment:
     """Whether it measures the images of generators."""
     sweeps: Mapping[str, str] = field(default_factory=dict)
     """Keys of a configuration that can't be overridden, with what the experiment does with each."""
-    describe: Callable[[Any], str] = str
-    """From the parameters of a run to a few words."""
-    cost: Callable[[Any], float] = lambda parameters: 1.0
-    """From the parameters of a run to how long it takes beside others."""
     demand: Callable[[Sequence[Any], Any], list[str]] | None = None
     """From all runs and a `Setting` to lines that say what they take: epochs, images, memory."""
 
@@ -270,12 +248,26 @@ class Experiment:
             if seeds < 1:
                 raise ValueError(f"seeds must be at least 1, got {seeds}; pass for example 3")
             sizes["seeds"] = seeds
+            if "sparing" in sizes:
+                # A number that the user asks for is that of every row.
+                sizes["sparing"] = False
         return list(self.plan(seed=seed, **sizes))
 
     def run(self, parameters: Any, setting: Any = None) -> Run:
         """Measure one run."""
-        arguments = [setting, parameters] if self.trains else [parameters]
-        return Run(parameters, round_numbers(self.measure(*arguments)))
+        return Run(parameters, round_numbers(self.measure(parameters, setting)))
+
+    def describe(self, parameters: Any) -> str:
+        """A run in a few words, by its parameters."""
+        return str(parameters.describe() if hasattr(parameters, "describe") else parameters)
+
+    def picture(self, results: Results) -> Figure:
+        """What the results look like."""
+        if self.draw is not None:
+            return self.draw(results)
+        from oni.recipes.charts.matplotlib import draw_charts
+
+        return draw_charts(self.charts(results) if self.charts else [])
 
     def judge(self, results: Results, preset: str, missing: int = 0) -> list[dict[str, str]]:
         """Every claim with its verdict, as ``results.json`` holds them.
@@ -285,13 +277,13 @@ class Experiment:
             preset: in which sizes.
             missing: how many of the planned runs are not yet measured. No claim is decided before they are.
         """
-        records = [claim.record(results, preset) for claim in self.claims]
         if not missing:
-            return records
+            return [claim.record(results, preset) for claim in self.claims]
+        records = [claim.record_part(results, preset) for claim in self.claims]
         return [
             {
                 **record,
-                "verdict": NOT_TESTED,
+                "verdict": Verdict.NOT_TESTED.value,
                 "detail": f"{missing} runs are not yet measured; so far: {record['detail']}",
             }
             for record in records
@@ -300,13 +292,22 @@ class Experiment:
 
 def as_record(run: Run) -> dict[str, Any]:
     """A run as ``results.json`` holds it; fields that are ``None`` or empty by default are left out."""
+    if isinstance(run.parameters, Training):
+        return {"parameters": round_trip(run.parameters.as_record()), "measured": run.measured}
     defaults = {item.name: item.default_factory() for item in fields(run.parameters) if callable(item.default_factory)}
     values = {name: value for name, value in asdict(run.parameters).items() if value or name not in defaults}
     return {"parameters": values, "measured": run.measured}
 
 
+def round_trip(record: dict[str, Any]) -> dict[str, Any]:
+    """The record as it is after a round trip through JSON."""
+    return json.loads(json.dumps(record))
+
+
 def read_parameters(experiment: Experiment, record: Mapping[str, Any]) -> Any:
     """The parameters of a run from a ``results.json``: the dataclass whose fields they are, lists as tuples."""
+    if "config" in record:
+        return Training.from_record(record)
     values = {name: tuple(value) if isinstance(value, list) else value for name, value in record.items()}
     for parameters in experiment.parameters:
         names = {item.name for item in fields(parameters)}

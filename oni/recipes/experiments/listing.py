@@ -1,27 +1,56 @@
-"""``oni list``: every experiment, without importing what draws or trains."""
+"""``oni list``: every experiment, without importing any of them, and torch with it.
+
+What it prints is written in ``catalogue.py`` by ``python -m oni.recipes.experiments.listing``; a test says when to.
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from rich.text import Text
-
-from oni.recipes.experiments.record import RESULTS
-from oni.recipes.experiments.registry import load_all
+from oni.recipes.experiments.catalogue import CATALOGUE
 from oni.terminal import ascii_only, console, table
 
-__all__ = ["show_list"]
+__all__ = ["format_catalogue", "show_list"]
+
+HEADING = '''\
+"""What ``oni list`` prints: id, title and presets of every experiment.
+
+Written by ``python -m oni.recipes.experiments.listing``.
+"""
+
+from __future__ import annotations
+
+__all__ = ["CATALOGUE"]
+
+'''
 
 
 def show_list(out: Path, *, plain: bool = False) -> None:
     """Print every experiment, its presets, and where its results are."""
+    from rich.text import Text
+
     terminal = console(plain=plain)
     rows = table(ascii_only(terminal, plain=plain))
     for column in ("id", "title", "presets", "results"):
         rows.add_column(column, overflow="fold")
-    for id, experiment in load_all().items():
-        path = out / id / RESULTS
-        where = str(path.parent) if path.exists() else "-"
-        rows.add_row(id, Text(experiment.title), " ".join(experiment.presets), Text(where))
+    for id, (title, presets) in CATALOGUE.items():
+        # The name is RESULTS of record.py, which loads torch.
+        where = str(out / id) if (out / id / "results.json").exists() else "-"
+        rows.add_row(id, Text(title), presets, Text(where))
     terminal.print(rows)
     terminal.out("\nNext: oni reproduce fig2 --preset smoke")
+
+
+def format_catalogue() -> str:
+    """The text of ``catalogue.py``, from the experiments themselves."""
+    from oni.recipes.experiments.registry import load_all
+
+    lines = [
+        f'    "{id}": ("{experiment.title}", "{" ".join(experiment.presets)}"),\n'
+        for id, experiment in load_all().items()
+    ]
+    return f"{HEADING}CATALOGUE = {{\n{''.join(lines)}}}\n"
+
+
+if __name__ == "__main__":
+    Path(__file__).with_name("catalogue.py").write_text(format_catalogue(), encoding="utf-8")

@@ -22,22 +22,28 @@ if TYPE_CHECKING:
     from oni.recipes.training.config import Config
     from oni.recipes.training.progress import Reporter
 
-__all__ = ["NoData", "NotTrained", "Setting", "check_overrides", "make_setting", "read_overrides"]
+__all__ = ["Setting", "check_overrides", "make_setting", "read_overrides"]
 
 REFUSED = {"seed": "pass --seed", "watch": "an experiment watches what it needs"}
 
 
-class NotTrained(Exception):
-    """A run is not finished, and nothing is trained in a dry run."""
-
-
-class NoData(NotTrained):
-    """Whether a run is finished can't be told, because its data are not here."""
-
-
 @dataclass
+class Loaded:
+    """What a process has read from files for one run, and keeps for the next."""
+
+    datasets: dict[str, Dataset] = field(default_factory=dict)
+    extractors: dict[str, Extractor] = field(default_factory=dict)
+
+
+@cache
+def find_loaded(*sources: Path | str | None) -> Loaded:
+    """What this process has read from these files."""
+    return Loaded()
+
+
+@dataclass(frozen=True)
 class Setting:
-    """What the runs of an experiment share and what is not part of a run, but for the overrides."""
+    """What the user asks for besides an experiment: where runs are, on what they train, and what is changed of them."""
 
     runs: Path
     """The folder of all runs: experiments that need the same run share it."""
@@ -49,22 +55,16 @@ class Setting:
     """Fetch what ``data`` lacks."""
     overrides: Mapping[str, Any] = field(default_factory=dict)
     """By key of a configuration, for every run; an option of a method for the runs of that method."""
-    dry_run: bool = False
-    """Read what is finished; what is not raises `NotTrained`."""
     engine: Engine = field(default_factory=Engine)
     """Who trains them."""
-    reporter: Reporter | None = field(default=None, repr=False)
-    """Shows how runs go; made from ``progress`` for each of them otherwise."""
-    seconds: dict[str, float] = field(default_factory=dict, repr=False)
-    """In a dry run: by name, how long the finished trainings took that were looked at."""
-    datasets: dict[str, Dataset] = field(default_factory=dict, repr=False)
     inception: Path | None = None
     """The file of the Inception network, by which generated images are measured."""
     inception_sha256: str | None = None
     """Its digest, if it is not one that is known."""
     classifier: Path | None = None
     """The run of a classifier, by which they are measured too."""
-    extractors: dict[str, Extractor] = field(default_factory=dict, repr=False)
+    reporter: Reporter | None = field(default=None, repr=False)
+    """Shows how runs go; made from ``progress`` for each of them otherwise."""
 
     def __post_init__(self) -> None:
         for key, remedy in REFUSED.items():
@@ -76,13 +76,10 @@ class Setting:
             raise FileNotFoundError(f"--data {self.data}: there is no such folder")
         self.engine.check_hardware(self.hardware)
 
-    def __getstate__(self) -> dict[str, Any]:
-        """What another process gets: everything but what shows progress and what it reads from files itself."""
-        return {**vars(self), "reporter": None, "datasets": {}, "extractors": {}}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state)
-        self.datasets, self.extractors = read_here(self.data, self.inception, self.inception_sha256, self.classifier)
+    @property
+    def loaded(self) -> Loaded:
+        """What this process has read for it."""
+        return find_loaded(self.data, self.inception, self.inception_sha256, self.classifier)
 
     def prepare_elsewhere(self, names: Iterable[str]) -> Setting:
         """The setting for processes that start in other folders; data sets are downloaded now, once for all."""
@@ -91,27 +88,26 @@ class Setting:
                 load_dataset(name, self.data, download=True)
         paths = {name: getattr(self, name) for name in ("runs", "data", "inception", "classifier")}
         resolved = {name: path and path.resolve() for name, path in paths.items()}
-        # Each process loads its own extractors: a TorchScript network can't be pickled.
-        return replace(self, **resolved, download=False, extractors={})
+        return replace(self, **resolved, download=False)
 
     def load_dataset(self, config: Config) -> Dataset:
         """The data set of a configuration, read once."""
         key = json.dumps([config.data, config.data_options])
-        if key not in self.datasets:
+        if key not in self.loaded.datasets:
             options, workers = config.data_options, self.hardware.readers
-            self.datasets[key] = load_dataset(
+            self.loaded.datasets[key] = load_dataset(
                 config.data, self.data, options=options, workers=workers, download=self.download
             )
-        return self.datasets[key]
+        return self.loaded.datasets[key]
 
     def check_extractors(self) -> None:
         """Notice a file or run that can't measure images before anything is trained."""
         if self.inception_sha256 is not None and self.inception is None:
             raise ValueError("--inception-sha256 is the digest of a file: pass --inception FILE as well")
-        if self.inception is not None and "inception" not in self.extractors:
+        if self.inception is not None and "inception" not in self.loaded.extractors:
             from oni.recipes.metrics.extractors import load_inception
 
-            self.extractors["inception"] = load_inception(
+            self.loaded.extractors["inception"] = load_inception(
                 self.inception, self.inception_sha256, self.hardware.single_device
             )
         if self.classifier is not None:
@@ -122,11 +118,11 @@ class Setting:
     def load_extractors(self, config: Config) -> list[Extractor]:
         """By what generated images like those of a configuration's data are measured, each loaded once."""
         self.check_extractors()
-        if self.classifier is not None and config.data not in self.extractors:
+        if self.classifier is not None and config.data not in self.loaded.extractors:
             from oni.recipes.generated.classifier import load_classifier
 
-            self.extractors[config.data] = load_classifier(self.classifier, self.load_dataset(config))
-        return [self.extractors[name] for name in ("inception", config.data) if name in self.extractors]
+            self.loaded.extractors[config.data] = load_classifier(self.classifier, self.load_dataset(config))
+        return [self.loaded.extractors[name] for name in ("inception", config.data) if name in self.loaded.extractors]
 
     def given_options(self) -> list[str]:
         """The options that are of use only where something is trained."""
@@ -141,12 +137,6 @@ class Setting:
             **{format_override(key, value): True for key, value in self.overrides.items()},
         }
         return [name for name, given in options.items() if given]
-
-
-@cache
-def read_here(*sources: Path | str | None) -> tuple[dict[str, Dataset], dict[str, Extractor]]:
-    """The data sets and extractors that this process has read from these files for one run and keeps for the next."""
-    return {}, {}
 
 
 def make_setting(
@@ -168,12 +158,12 @@ def make_setting(
     words = [*(read_changes(file) if file else []), *([f"precision={precision}"] if precision else []), *changes]
     return Setting(
         runs,
-        data,
-        hardware,
-        progress,
-        resume,
-        download,
-        read_overrides(words),
+        data=data,
+        hardware=hardware,
+        progress=progress,
+        resume=resume,
+        download=download,
+        overrides=read_overrides(words),
         engine=engine,
         inception=inception[0],
         inception_sha256=inception[1],

@@ -12,7 +12,7 @@ from oni.recipes.data.images import Dataset
 from oni.recipes.metrics.extractors import Extractor
 from oni.recipes.networks.registry import find_output_layer
 from oni.recipes.tasks.classification import build_network, input_dtype
-from oni.recipes.training.trained import TrainedRun
+from oni.recipes.training.trained import TrainedRun, digest_weights
 
 __all__ = ["load_classifier", "read_classifier"]
 
@@ -35,7 +35,7 @@ def load_classifier(folder: Path, dataset: Dataset) -> Extractor:
     label = f"{config.network} by oni" + ("" if error is None else f", test error {100 * error:.1f} %")
     height, width = part.batch(torch.arange(1))[0].shape[-2:]
     module = Classifier(network.eval(), part, (height, width))
-    return Extractor("classifier", label, run.weights_sha256("network"), f"{height} x {width} pixels", module)
+    return Extractor("classifier", label, digest_weights(run.models()["network"]), f"{height} x {width} pixels", module)
 
 
 def read_classifier(folder: Path) -> TrainedRun:

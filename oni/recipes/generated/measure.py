@@ -24,7 +24,7 @@ from oni.recipes.tasks.gan import resize
 from oni.recipes.training.run_folder import RunFolder, lock_folder
 from oni.recipes.training.trained import TrainedRun
 
-__all__ = ["FILE", "NAMES", "Protocol", "measure_run", "read_measured", "real_features"]
+__all__ = ["FILE", "NAMES", "Sampling", "measure_run", "read_measured", "real_features"]
 
 FILE = "distances.json"
 """In a run's folder: every measurement of its generator."""
@@ -45,7 +45,7 @@ Watch = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True)
-class Protocol:
+class Sampling:
     """How a generator is measured; part of every reported number."""
 
     samples: int
@@ -63,7 +63,12 @@ class Protocol:
 
 
 def measure_run(
-    path: Path, dataset: Dataset, extractor: Extractor, protocol: Protocol, watch: Watch | None = None
+    path: Path,
+    dataset: Dataset,
+    extractor: Extractor,
+    sampling: Sampling,
+    watch: Watch | None = None,
+    update: int | None = None,
 ) -> dict[str, Any]:
     """Measure the generator of a run, or read what was measured of the same weights in the same way.
 
@@ -71,8 +76,9 @@ def measure_run(
         path: the run's folder. Features of real images are kept beside it.
         dataset: of which the test images are compared with.
         extractor: where features come from.
-        protocol: how many images, and how they are generated.
+        sampling: how many images, and how they are generated.
         watch: told of the progress.
+        update: after how many updates the generator was kept, if not at the end.
 
     Returns:
         The numbers by name (see ``NAMES``), and what they are of: ``samples``, ``real_samples``, ``mode``, ``seed``,
@@ -82,10 +88,11 @@ def measure_run(
         Busy: if another process has the run or the features of the real images.
         ValueError: if the generator's images are not finite.
     """
-    trained = TrainedGenerator(path)
+    trained = TrainedGenerator(path, update)
     folder = trained.run.folder
     identity = {
-        **protocol.for_data(dataset),
+        **sampling.for_data(dataset),
+        "update": update,
         "weights": trained.sha256,
         "kind": extractor.kind,
         "extractor": extractor.label,
@@ -96,7 +103,7 @@ def measure_run(
         return found[-1]
     real, _ = real_features(path.parent / FEATURES, dataset, extractor, identity["real_samples"], watch)
     with lock_folder(path, "another process is measuring this run"):
-        images = trained.images(protocol.samples, protocol.seed, protocol.mode)
+        images = trained.images(sampling.samples, sampling.seed, sampling.mode)
         features, logits = extract_all(extractor, images, "generated", watch)
         measured = {**identity, **compare(extractor.kind, real, features, logits)}
         record = folder.read(FILE) or {"format": 1, "measured": []}
@@ -105,13 +112,15 @@ def measure_run(
     return measured
 
 
-def read_measured(path: Path, dataset: Dataset, protocol: Protocol) -> dict[str, dict[str, Any]]:
+def read_measured(
+    path: Path, dataset: Dataset, sampling: Sampling, update: int | None = None
+) -> dict[str, dict[str, Any]]:
     """What was measured of a run's generator in this way, by the kind of extractor; the newest of each."""
     run = TrainedRun(path)
-    identity = protocol.for_data(dataset)
+    identity = {**sampling.for_data(dataset), "update": update}
     measured = find_measured(run.folder, identity)
     if measured and run.folder.checkpoints():
-        weights = TrainedGenerator(path).sha256
+        weights = TrainedGenerator(path, update).sha256
         measured = [other for other in measured if other.get("weights") == weights]
     return {other["kind"]: other for other in measured if other.get("kind") in NAMES}
 

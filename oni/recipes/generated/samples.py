@@ -10,9 +10,9 @@ from torch import Tensor
 from oni.files import check_writable, write_atomically
 from oni.names import unknown_name
 from oni.recipes.sheets import to_bytes, write_sheet
-from oni.recipes.tasks.gan import fixed_noise
+from oni.recipes.tasks.gan import fixed_noise, name_kept
 from oni.recipes.tasks.gan_setup import build_gan
-from oni.recipes.training.trained import TrainedRun
+from oni.recipes.training.trained import TrainedRun, digest_weights
 
 __all__ = ["MODES", "TrainedGenerator", "draw_sheet"]
 
@@ -29,12 +29,13 @@ class TrainedGenerator:
 
     Args:
         path: the run's folder.
+        update: after how many updates it was kept, if not at the end.
 
     Raises:
         ValueError: if it is no run of a GAN, or has no weights.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, update: int | None = None) -> None:
         self.run = TrainedRun(path)
         self.config = self.run.config
         if self.config.task != "gan":
@@ -42,8 +43,9 @@ class TrainedGenerator:
         name = "average" if self.config.task_options["ema"] else "generator"
         gan = build_gan(self.config)
         self.generator, self.latent = gan.generator, gan.latent
-        self.generator.load_state_dict(self.run.models()[name])
-        self.sha256 = self.run.weights_sha256(name)
+        state = self.run.models()[name] if update is None else read_kept(path, update)
+        self.generator.load_state_dict(state)
+        self.sha256 = digest_weights(state)
         self.dtype = next(self.generator.parameters()).dtype
 
     @torch.no_grad()
@@ -67,6 +69,14 @@ class TrainedGenerator:
         noise = fixed_noise(-(-count // BATCH) * BATCH, self.latent, seed).to(self.dtype)
         images = torch.cat([self.generator(z) for z in noise.split(BATCH)])[:count]
         return to_bytes(images.float().contiguous())
+
+
+def read_kept(path: Path, update: int) -> dict[str, Tensor]:
+    """The weights of a generator that was kept on the way."""
+    file = path / name_kept(update)
+    if not file.is_file():
+        raise ValueError(f"{file}: no generator was kept after {update} updates; train with task_options.keep_every")
+    return torch.load(file, map_location="cpu", weights_only=True)
 
 
 def draw_sheet(

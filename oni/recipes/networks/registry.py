@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -11,16 +12,18 @@ from torch import nn
 from oni.names import unknown_name
 from oni.recipes.networks.dcgan import dcgan
 from oni.recipes.networks.mlp import MLP
+from oni.recipes.networks.patch_mix import PatchMix
 from oni.recipes.networks.resnet_cifar import ResNetCIFAR
 from oni.recipes.networks.resnet_gan import resnet_gan
 from oni.recipes.networks.resnet_imagenet import resnet18, resnet50, resnet101
 from oni.recipes.networks.vgg import VGG
 from oni.recipes.networks.vgg16 import VGG16
 
-__all__ = ["NETWORKS", "complete_options", "find_output_layer", "find_plain_layers"]
+__all__ = ["NETWORKS", "complete_options", "construct_network", "find_output_layer", "find_plain_layers"]
 
 NETWORKS: dict[str, Callable[..., nn.Module]] = {
     "mlp": MLP,
+    "patch-mix": PatchMix,
     "vgg": VGG,
     "resnet-cifar": ResNetCIFAR,
     "vgg16": VGG16,
@@ -32,6 +35,8 @@ NETWORKS: dict[str, Callable[..., nn.Module]] = {
 }
 """From the options of a network to the plain network; those of the task ``gan`` are two in one."""
 
+TOO_LARGE = re.compile("allocate memory|out of memory|overflow", re.IGNORECASE)
+"""What torch says of a tensor that is too large for the memory, or for any."""
 TYPES: Mapping[str, type] = {"int": int, "float": float, "bool": bool, "str": str}
 
 
@@ -39,7 +44,7 @@ def complete_options(network: str, given: Mapping[str, Any]) -> dict[str, Any]:
     """Every option of a network: the given ones and the defaults of the others.
 
     >>> complete_options("mlp", {"depth": 4})
-    {'depth': 4, 'width': 256, 'inputs': 784, 'classes': 10, 'bias': True, 'norm': 'none'}
+    {'depth': 4, 'width': 256, 'inputs': 784, 'classes': 10, 'bias': True, 'norm': 'none', 'activation': 'relu'}
     """
     signature = inspect.signature(NETWORKS[network]).parameters.values()
     variable = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
@@ -66,6 +71,24 @@ def check_type(network: str, parameter: inspect.Parameter, value: Any) -> None:
     raise ValueError(
         f"network_options.{parameter.name} of {network!r} must be of type {expected.__name__}, got {value!r}"
     )
+
+
+def construct_network(network: str, options: Mapping[str, Any]) -> nn.Module:
+    """The plain network.
+
+    Raises:
+        ValueError: if it does not fit into memory, or is no module.
+    """
+    try:
+        module = NETWORKS[network](**options)
+    except (MemoryError, RuntimeError, TypeError) as error:
+        if not isinstance(error, MemoryError) and not TOO_LARGE.search(str(error)):
+            raise
+        sizes = ", ".join(f"{name}={value}" for name, value in options.items())
+        raise ValueError(f"network {network!r} with {sizes} does not fit into memory; choose smaller ones") from error
+    if not isinstance(module, nn.Module):
+        raise ValueError(f"network {network!r} must give a torch.nn.Module, got {type(module).__name__}")
+    return module
 
 
 def find_output_layer(network: nn.Module) -> str | None:

@@ -48,14 +48,24 @@ class ResNetCIFAR(nn.Module):
         groups: of GroupNorm, at most the number of channels.
         classes: of the output.
         group_size: channels in each group of GroupNorm, at most all; 0 for so many ``groups``.
+        frozen_bias: never train the biases of convolutions: the authors' code leaves them out of its parameters.
     """
 
     def __init__(
-        self, blocks: int, *, norm: str = "none", groups: int = 32, classes: int = 10, group_size: int = 0
+        self,
+        blocks: int,
+        *,
+        norm: str = "none",
+        groups: int = 32,
+        classes: int = 10,
+        group_size: int = 0,
+        frozen_bias: bool = False,
     ) -> None:
         super().__init__()
         if blocks < 1:
             raise ValueError(f"blocks must be at least 1, got {blocks}")
+        if frozen_bias and norm != "none":
+            raise ValueError(f'frozen_bias=True needs norm="none", got norm={norm!r}: with it there is no bias')
         self.conv = nn.Conv2d(3, WIDTHS[0], 3, padding=1, bias=norm == "none")
         self.norm = norm_layer(norm, WIDTHS[0], groups, group_size)
         stages: list[nn.Module] = []
@@ -67,10 +77,17 @@ class ResNetCIFAR(nn.Module):
                 channels = width
         self.blocks = nn.Sequential(*stages)
         self.classifier = nn.Linear(channels, classes)
-        if norm != "none":
-            for module in self.modules():
-                if isinstance(module, nn.Conv2d):
+        for module in self.modules():
+            if isinstance(module, nn.Conv2d):
+                if norm != "none":
                     nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
+                elif frozen_bias and module.bias is not None:
+                    module.bias.requires_grad_(False)
+
+    @property
+    def branch_ends(self) -> list[str]:
+        """The names of the last convolutions of all residual branches."""
+        return [f"blocks.{number}.conv2" for number in range(len(self.blocks))]
 
     def forward(self, images: Tensor) -> Tensor:
         out = self.blocks(F.relu(self.norm(self.conv(images))))

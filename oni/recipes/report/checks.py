@@ -3,29 +3,28 @@
 from __future__ import annotations
 
 import csv
-import json
+import math
 import re
 from pathlib import Path
 from typing import Any
 
+from oni import files
 from oni.recipes.training.run_folder import FORMAT
 
 __all__ = ["REMEDY", "check_format", "check_type", "read_epochs", "read_json", "read_numbers", "read_watched"]
 
 REMEDY = "make one with: oni reproduce fig5 --preset smoke"
+LARGEST = {"config.json": 1 << 18, "run.json": 1 << 22}
+"""Bytes of files whose texts are shown as they stand; a session takes about 1 kB of run.json."""
 TYPES: dict[type, str] = {dict: "an object", list: "a list", str: "a string", float: "a number"}
 
 
 def read_json(path: Path) -> Any:
-    """What a JSON file holds; NaN and infinities are refused."""
-
-    def refuse(word: str) -> None:
-        raise ValueError(f"{word} is no number of JSON")
-
-    try:
-        return json.loads(path.read_text(encoding="utf-8"), parse_constant=refuse)
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"{path}: not JSON ({error}); delete it and {REMEDY}") from None
+    """What a JSON file holds; NaN, infinities, and more than a file of this name ever holds, are refused."""
+    size, largest = path.stat().st_size, LARGEST.get(path.name, math.inf)
+    if size > largest:
+        raise ValueError(f"{path}: has {size:,} bytes, and this file of a run at most {largest:,}; {REMEDY}")
+    return files.read_json(path, remedy=f"delete it and {REMEDY}")
 
 
 def check_type(path: Path, what: str, value: Any, kind: type) -> Any:

@@ -25,15 +25,16 @@ NARROWEST_KEYS = 40
 """Columns that keys may take at least; in a wide terminal, half of it."""
 
 
-def compare(sources: Sequence[Path], *, as_json: bool = False, plain: bool = False) -> None:
+def compare(sources: Sequence[Path], own: Sequence[str] = (), *, as_json: bool = False, plain: bool = False) -> None:
     """Print what differs.
 
     Args:
         sources: folders of runs, or of results of one experiment; or folders that hold such.
+        own: experiments of the user's own, ``package.module:EXPERIMENT``, whose code may be imported.
         as_json: print one JSON object, for programs.
         plain: ASCII only, no colours.
     """
-    experiments, runs = read_sources(sources)
+    experiments, runs = read_sources(sources, own)
     if experiments and runs:
         raise ValueError("compare either runs or results of one experiment, not both; pass folders of one kind")
     if len(experiments) + len(runs) < 2:

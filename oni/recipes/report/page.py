@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ from oni.recipes.report.labels import format_value, run_labels
 from oni.recipes.report.provenance import describe_overrides, describe_provenance, describe_sessions
 from oni.recipes.report.sources import RecordedExperiment, RecordedRun
 from oni.recipes.report.tables import make_table, overview_table, run_table, split_parameters
-from oni.recipes.report.verdicts import VERDICTS, show_verdict
+from oni.recipes.report.verdicts import KINDS, count_by_kind, show_verdict
 from oni.terminal import printable
 
 __all__ = ["render_page"]
@@ -29,7 +28,8 @@ POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:; "
     "base-uri 'none'; form-action 'none'"
 )
-VERDICT_KINDS = {"held": "good", "not held": "bad", "not tested": "neutral"}
+TONES = {"held": "good", "not held": "bad"}
+"""Of verdicts; the others are neutral."""
 PICTURE_TYPES = {"svg": "image/svg+xml", "png": "image/png"}
 
 
@@ -46,6 +46,7 @@ def render_page(experiments: Sequence[RecordedExperiment], runs: Sequence[Record
             policy=POLICY,
             title="Experiments, measured" if experiments else "Training runs",
             facts=count_facts(experiments, runs),
+            counts=count_by_kind([claim for experiment in experiments for claim in experiment.claims]),
             overview=overview_table(experiments, anchors) if len(experiments) > 1 else None,
             experiments=sections,
             runs=run_part,
@@ -97,15 +98,8 @@ def count_facts(experiments: Sequence[RecordedExperiment], runs: Sequence[Record
     def count(number: int, word: str) -> tuple[int, str]:
         return number, word if number == 1 else f"{word}s"
 
-    facts = []
-    if experiments:
-        verdicts = Counter(claim["verdict"] for experiment in experiments for claim in experiment.claims)
-        facts = [count(len(experiments), "experiment")]
-        facts += [
-            (verdicts[verdict], word)
-            for verdict, word in zip(VERDICTS, ("claims held", "not held", "not tested"), strict=True)
-        ]
-    return facts + ([count(len(runs), "run")] if runs else [])
+    numbers = {"experiment": len(experiments), "run": len(runs)}
+    return [count(number, word) for word, number in numbers.items() if number]
 
 
 def experiment_section(experiment: RecordedExperiment, anchor: str) -> dict[str, Any]:
@@ -123,7 +117,12 @@ def experiment_section(experiment: RecordedExperiment, anchor: str) -> dict[str,
         "overrides": describe_overrides(record.get("overrides")),
         "provenance": describe_provenance(record),
         "claims": [
-            {**claim, "shown": show_verdict(claim["verdict"]), "kind": VERDICT_KINDS[claim["verdict"]]}
+            {
+                **claim,
+                "shown": show_verdict(claim["verdict"]),
+                "tone": TONES.get(claim["verdict"], "neutral"),
+                "whose": KINDS[claim["kind"]],
+            }
             for claim in experiment.claims
         ],
         "charts": [chart_context(chart) for chart in experiment.charts],
@@ -207,7 +206,7 @@ def chart_context(chart: Chart) -> dict[str, Any]:
 def embed_picture(experiment: RecordedExperiment) -> str:
     """The picture in the experiment's folder as a data URI; empty if there is none."""
     for suffix, media_type in PICTURE_TYPES.items():
-        path = experiment.folder / f"{experiment.subject.id}.{suffix}"
+        path = experiment.folder / f"{experiment.subject.file_name}.{suffix}"
         if path.is_file():
             return embed(path.read_bytes(), media_type)
     return ""

@@ -14,6 +14,7 @@ from oni.recipes.charts.record import TrainingRecord
 from oni.recipes.experiments.experiment import Comparison, Experiment
 from oni.recipes.experiments.record import RESULTS, RUNS, read_results
 from oni.recipes.experiments.registry import MODULES, PAPER, load_experiment, paper_order
+from oni.recipes.own import is_own
 from oni.recipes.report.checks import (
     REMEDY,
     check_format,
@@ -23,7 +24,7 @@ from oni.recipes.report.checks import (
     read_numbers,
     read_watched,
 )
-from oni.recipes.report.verdicts import VERDICTS, read_claim
+from oni.recipes.report.verdicts import KINDS, VERDICTS, read_claim
 
 __all__ = ["RecordedExperiment", "RecordedRun", "read_sources"]
 
@@ -54,7 +55,7 @@ class RecordedExperiment:
     subject: Experiment
     record: dict[str, Any]
     claims: Sequence[dict[str, str]]
-    """Each with its text, verdict and detail."""
+    """Each with its kind, text, verdict and detail."""
     comparison: Comparison
     charts: Sequence[Chart]
     of_paper: bool
@@ -95,8 +96,15 @@ class RecordedRun:
         return self.metrics.get(metric)
 
 
-def read_sources(sources: Sequence[Path]) -> tuple[list[RecordedExperiment], list[RecordedRun]]:
-    """All experiments, in the paper's order, and all runs that the folders hold."""
+def read_sources(
+    sources: Sequence[Path], own: Sequence[str] = ()
+) -> tuple[list[RecordedExperiment], list[RecordedRun]]:
+    """All experiments, in the paper's order, and all runs that the folders hold.
+
+    Args:
+        sources: folders of experiments or runs, or folders that hold such.
+        own: experiments of the user's own, ``package.module:EXPERIMENT``, whose code may be imported.
+    """
     if not sources:
         raise ValueError(f"no folder given: pass one of an experiment, of a run, or one that holds such; {REMEDY}")
     folders: dict[Path, Path] = {}
@@ -108,7 +116,7 @@ def read_sources(sources: Sequence[Path]) -> tuple[list[RecordedExperiment], lis
                 f"in it or in folders up to {DEEPEST} below; {REMEDY}"
             )
         folders |= {folder.resolve(): folder for folder in inside}
-    experiments = [read_experiment(folder) for folder in folders.values() if (folder / RESULTS).is_file()]
+    experiments = [read_experiment(folder, own) for folder in folders.values() if (folder / RESULTS).is_file()]
     runs = [read_run(folder) for folder in folders.values() if not (folder / RESULTS).is_file()]
     return sorted(experiments, key=lambda experiment: paper_order(experiment.subject.id)), runs
 
@@ -142,7 +150,7 @@ def natural_order(path: Path) -> list[tuple[float, str]]:
     return [(float(part), "") if index % 2 else (-1.0, part) for index, part in enumerate(parts)]
 
 
-def read_experiment(folder: Path) -> RecordedExperiment:
+def read_experiment(folder: Path, own: Sequence[str] = ()) -> RecordedExperiment:
     path = folder / RESULTS
     record = check_type(path, "it", read_json(path), dict)
     for name, kind in EXPERIMENT_KEYS.items():
@@ -154,18 +162,17 @@ def read_experiment(folder: Path) -> RecordedExperiment:
     for claim in claims:
         for name, value in claim.items():
             check_type(path, f'"{name}" of each claim', value, str)
-        if claim["verdict"] not in VERDICTS:
-            raise ValueError(f"{path}: {unknown_name('verdict', claim['verdict'], VERDICTS)}; {REMEDY}")
+        for name, choices in (("verdict", VERDICTS), ("kind", list(KINDS))):
+            if claim[name] not in choices:
+                raise ValueError(f"{path}: {unknown_name(name, claim[name], choices)}; {REMEDY}")
     for run in record["runs"]:
         check_type(path, "each run", run, dict)
         if sorted(run) != ["measured", "parameters"]:
             raise ValueError(f'{path}: each run must have "parameters" and "measured", got {sorted(run)}; {REMEDY}')
         for name, value in run.items():
             check_type(path, f'"{name}" of each run', value, dict)
-    id = record["id"]
-    if id not in MODULES:
-        raise ValueError(f"{path}: {unknown_name('experiment', id, MODULES)}")
-    subject = load_experiment(id)
+    subject = find_subject(path, record["id"], own)
+    id = subject.id
     try:
         results = read_results(subject, record)
         comparison = subject.table(results)
@@ -177,6 +184,18 @@ def read_experiment(folder: Path) -> RecordedExperiment:
         ) from error
     drawn = [chart for chart in charts if chart.series]
     return RecordedExperiment(folder, subject, record, claims, comparison, drawn, id in PAPER)
+
+
+def find_subject(path: Path, id: str, own: Sequence[str]) -> Experiment:
+    """The experiment that results are of. The user's own code is imported if the user names it, not if a file does."""
+    if is_own(id) and id not in own:
+        raise ValueError(
+            f"{path}: is of an experiment of your own, whose code is imported only if you name it; if you trust {id}, "
+            f"add --experiment {id}"
+        )
+    if not is_own(id) and id not in MODULES:
+        raise ValueError(f"{path}: {unknown_name('experiment', id, MODULES)}")
+    return load_experiment(id)
 
 
 def read_run(folder: Path) -> RecordedRun:

@@ -13,13 +13,14 @@ from oni.recipes.report.sources import read_sources
 __all__ = ["open_report", "write_report"]
 
 
-def write_report(sources: Sequence[Path], to: Path) -> Path:
+def write_report(sources: Sequence[Path], to: Path, own: Sequence[str] = ()) -> Path:
     """Write a report, all or nothing. The same sources give the same file, byte for byte.
 
     Args:
         sources: folders of experiments (made by ``oni reproduce``), of runs, or folders that hold such, up to two
             folders below.
         to: the file to write, over what is there; its folder is made.
+        own: experiments of the user's own, ``package.module:EXPERIMENT``, whose code may be imported.
 
     Returns:
         The path of the file.
@@ -31,7 +32,7 @@ def write_report(sources: Sequence[Path], to: Path) -> Path:
     """
     if to.is_dir():
         raise ValueError(f"{to}: is a folder, expected the name of a file; pass for example {to / 'report.html'}")
-    return write_atomically(to, render_page(*read_sources(sources)))
+    return write_atomically(to, render_page(*read_sources(sources, own)))
 
 
 def open_report(path: Path) -> None:

@@ -17,7 +17,8 @@ from oni.models.init_scale import init_scale
 from oni.recipes.data.batches import Part, shuffle_indices, split
 from oni.recipes.data.images import Dataset, InMemory
 from oni.recipes.methods import apply, extra_loss
-from oni.recipes.networks.registry import NETWORKS, find_plain_layers
+from oni.recipes.networks.registry import construct_network, find_plain_layers
+from oni.recipes.own import is_own
 from oni.recipes.training.config import Config
 from oni.recipes.training.optimizer import build_optimizer, learning_rate_at, set_learning_rate
 from oni.recipes.training.task import Task
@@ -34,6 +35,8 @@ CPU_IMAGES = 200
 """The same for convolutions on a CPU, which are slower where a layer's maps do not fit into its cache."""
 SCALE_BATCH = 128
 """Samples by which learnable scales start, whatever the batch size."""
+TRIED = 64
+"""Samples on which a network of the user's own is tried, enough to see most classes."""
 TOP = 5
 """Where the data name more classes than this, a sample whose class is not among so many best is counted too."""
 NAMED_AT_ONCE = 20
@@ -43,7 +46,7 @@ NAMED_AT_ONCE = 20
 def build_network(config: Config) -> nn.Module:
     """The network as it starts, with the method on it."""
     torch.manual_seed(config.seed)
-    network = NETWORKS[config.network](**config.network_options)
+    network = construct_network(config.network, config.network_options)
     try:
         skip = find_plain_layers(network, change_output=config.change_output)
         apply(config.method, network, skip=skip, **config.method_options)
@@ -137,10 +140,13 @@ class Classification(Task):
 
     def build_models(self) -> dict[str, nn.Module]:
         network = build_network(self.config)
+        # Here the model is whole, and the same in every process; a checkpoint is loaded over it later.
+        if is_own(self.config.network):
+            images, labels = self.parts.train.batch(torch.arange(min(TRIED, len(self.parts.train))))
+            check_logits(self.config.network, network, images.cpu(), labels.cpu())
         if self.config.init_scale:
-            # Here the model is whole, and the same in every process; a checkpoint is loaded over it later.
             images, _ = self.parts.train.batch(torch.arange(min(SCALE_BATCH, len(self.parts.train))))
-            init_scale(network, images.cpu())
+            init_scale(network, images.cpu(), std=branch_stds(network) if self.config.small_branches else 1.0)
         return {"network": network}
 
     def build_optimizers(self) -> dict[str, Optimizer]:
@@ -243,6 +249,14 @@ class Classification(Task):
         )
 
 
+def branch_stds(network: nn.Module) -> dict[str, float]:
+    """With which standard deviations the ends of residual branches start, so that their sum stays near 1."""
+    ends: list[str] | None = getattr(network, "branch_ends", None)
+    if not ends:
+        raise ValueError(f"small_branches=true needs a network with branch_ends, and {type(network).__name__} has none")
+    return dict.fromkeys(ends, len(ends) ** -0.5)
+
+
 def check_classes(config: Config, dataset: Dataset) -> None:
     """Refuse a network that has not as many outputs as the data have classes."""
     classes, outputs = len(getattr(dataset, "classes", ())), config.network_options.get("classes")
@@ -250,3 +264,18 @@ def check_classes(config: Config, dataset: Dataset) -> None:
         raise ValueError(
             f"the data have {classes} classes and the network {outputs}; pass network_options.classes={classes}"
         )
+
+
+@torch.no_grad()
+def check_logits(name: str, network: nn.Module, images: Tensor, labels: Tensor) -> None:
+    """Refuse a network of the user's own that does not give a row of logits for each image; it stays as it is."""
+    training = network.training
+    with torch.random.fork_rng():
+        logits = network.eval()(images)
+    network.train(training)
+    fewest = int(labels.max()) + 1
+    expected = f"logits of shape ({len(labels)}, classes) for {len(labels)} images, with {fewest} classes or more"
+    if not isinstance(logits, Tensor):
+        raise ValueError(f"network {name!r} must return {expected}; got {type(logits).__name__}")
+    if logits.dim() != 2 or len(logits) != len(labels) or logits.shape[1] < fewest:
+        raise ValueError(f"network {name!r} must return {expected}; got shape {tuple(logits.shape)}")

@@ -22,6 +22,8 @@ The options of the task, in a configuration's ``task_options``:
     The decay of a moving average of the generator's weights, which is then what is sampled from; 0 for none.
 ``distance_samples``
     How many images the distance of each epoch is measured on; 0 for no distance.
+``keep_every``
+    Keep a copy of the generator every so many epochs, where ``updates`` says how long an epoch is; 0 for none.
 
 The output layer of the discriminator has spectral normalisation, as in the authors' code; with the configuration's
 ``change_output`` it has the method.
@@ -29,6 +31,7 @@ The output layer of the discriminator has spectral normalisation, as in the auth
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -51,7 +54,7 @@ from oni.recipes.training.config import Config
 from oni.recipes.training.optimizer import build_optimizer, learning_rate_at, set_learning_rate
 from oni.recipes.training.task import Task
 
-__all__ = ["SHEET", "GANTraining", "fixed_noise", "resize"]
+__all__ = ["SHEET", "GANTraining", "fixed_noise", "kept_updates", "name_kept", "resize"]
 
 SHEET = 64
 """Images on a sheet."""
@@ -62,6 +65,18 @@ GENERATE_BATCH = 100
 def fixed_noise(count: int, latent: int, seed: int | str = "sheet") -> Tensor:
     """The z of sample sheets and measurements: the same in every run of a seed."""
     return torch.randn(count, latent, generator=seeded_generator("noise", seed))
+
+
+def kept_updates(config: Config) -> list[int]:
+    """After which updates a copy of the generator is kept, besides the end."""
+    every = config.task_options["keep_every"]
+    per_epoch = config.task_options["updates"]
+    return [epoch * per_epoch for epoch in range(every, config.epochs, every)] if every and per_epoch else []
+
+
+def name_kept(update: int) -> str:
+    """The file of a generator that was kept, in the run's folder."""
+    return f"generators/update-{update:07d}.pt"
 
 
 def resize(images: Tensor, black: float = -1.0) -> Tensor:
@@ -165,11 +180,17 @@ class GANTraining(Task):
             measured["random_feature_distance"] = self.distance(to_bytes(images)) if finite else float("nan")
         return measured
 
-    def pictures(self) -> dict[str, bytes]:
+    def files(self) -> dict[str, bytes]:
         images = self.generate(SHEET)
         if not torch.isfinite(images).all():
             return {}
-        return {f"samples/update-{self.step:07d}.png": write_sheet(to_bytes(images))}
+        files = {f"samples/update-{self.step:07d}.png": write_sheet(to_bytes(images))}
+        if self.step in kept_updates(self.config):
+            state = self.average if self.options["ema"] else self.models["generator"].state_dict()
+            content = io.BytesIO()
+            torch.save({name: value.cpu() for name, value in state.items()}, content)
+            files[name_kept(self.step)] = content.getvalue()
+        return files
 
     def state_dict(self) -> dict[str, Any]:
         average = {"average": self.average} if self.options["ema"] else {}

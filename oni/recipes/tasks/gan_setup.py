@@ -12,7 +12,7 @@ from oni.names import unknown_name
 from oni.recipes.methods import METHODS, apply, extra_loss
 from oni.recipes.metrics.features import RandomFeatures
 from oni.recipes.networks.gan import GAN, image_layers
-from oni.recipes.networks.registry import NETWORKS, find_output_layer
+from oni.recipes.networks.registry import construct_network, find_output_layer
 from oni.recipes.tasks.gan_losses import LOSSES
 from oni.recipes.training.config import Config
 
@@ -22,7 +22,7 @@ __all__ = ["build_gan", "check_fields", "check_task_options", "method_loss"]
 def build_gan(config: Config) -> GAN:
     """Both networks as they start, with the method on the discriminator."""
     torch.manual_seed(config.seed)
-    gan = NETWORKS[config.network](**config.network_options)
+    gan = construct_network(config.network, config.network_options)
     if not isinstance(gan, GAN):
         raise ValueError(f"task 'gan' needs a network of two, such as network=dcgan; {config.network!r} is one")
     constrain(gan.discriminator, config, gan.channels)
@@ -75,7 +75,7 @@ def check_task_options(options: dict[str, Any]) -> None:
     for name, allowed in choices.items():
         if options[name] not in allowed:
             raise ValueError(unknown_name(f"task_options.{name}", options[name], allowed))
-    for name, least in {"n_dis": 1, "updates": 0, "distance_samples": 0}.items():
+    for name, least in {"n_dis": 1, "updates": 0, "distance_samples": 0, "keep_every": 0}.items():
         value = options[name]
         if isinstance(value, bool) or not isinstance(value, int) or value < least:
             raise ValueError(f"task_options.{name} must be a whole number of at least {least}, got {value!r}")

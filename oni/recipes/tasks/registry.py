@@ -33,6 +33,7 @@ GAN_OPTIONS: Mapping[str, Any] = {
     "first_layer": "method",
     "ema": 0.0,
     "distance_samples": 1000,
+    "keep_every": 0,
 }
 """What each means is said in ``oni/recipes/tasks/gan.py``."""
 TASKS: dict[str, Entry] = {

@@ -32,16 +32,19 @@ NEW_FIELDS: Mapping[str, Any] = {
     "init_scale": False,
     "measure_every": 1,
     "accumulate": 1,
+    "decay_scales": False,
+    "small_branches": False,
 }
 """Fields added after runs were recorded, with their defaults: at the default they are not part of the hash."""
 NEW_OPTIONS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
     "network": {
-        "mlp": {"norm": "none"},
+        "mlp": {"norm": "none", "activation": "relu"},
         "vgg": {"norm": "none", "groups": 32, "frozen_bias": False},
-        "resnet-cifar": {"group_size": 0},
-    }
+        "resnet-cifar": {"group_size": 0, "frozen_bias": False},
+    },
+    "task": {"gan": {"keep_every": 0}},
 }
-"""The same for options of networks and methods."""
+"""The same for options of networks and tasks."""
 PRECISIONS = ("32-true", "64-true", "bf16-true", "16-true", "bf16-mixed", "16-mixed")
 OPTIMIZERS = ("sgd", "adam")
 NORMALISATIONS = ("mean", "mean-std")
@@ -54,6 +57,8 @@ CHOICES: Mapping[str, Collection[str]] = {
     "precision": PRECISIONS,
     "normalise": NORMALISATIONS,
 }
+BEYOND = 2**62
+"""No whole number is as large: torch takes seeds and sizes of 64 bits."""
 LEAST = {
     **dict.fromkeys(("batch_size", "epochs", "measure_every", "accumulate"), 1),
     **dict.fromkeys(("seed", "samples", "validation", "learning_rate", "momentum", "weight_decay"), 0),
@@ -85,7 +90,7 @@ class Config:
     momentum: float = 0.0
     """For adam its first beta."""
     weight_decay: float = 0.0
-    """On all parameters but the learnable scales of a method."""
+    """On all parameters but the learnable scales of a method, unless ``decay_scales``."""
     batch_size: int = 256
     """Over all devices together. Samples that fill no whole batch are left out of an epoch."""
     epochs: int = 80
@@ -125,6 +130,10 @@ class Config:
     accumulate: int = 1
     """In how many parts a batch is computed, one after the other, so that a large one fits into memory. Batch
     normalisation sees each part alone."""
+    decay_scales: bool = False
+    """Weight decay on the learnable scales too, as the authors' code for residual networks has it."""
+    small_branches: bool = False
+    """With init_scale: the last layer of each of L residual branches starts with a standard deviation of L^(-1/2)."""
 
     def __post_init__(self) -> None:
         for item in fields(self):
@@ -141,6 +150,8 @@ class Config:
                 raise ValueError(f"{name} must be at least {least}, got {getattr(self, name)}")
         if self.nesterov and (self.optimizer != "sgd" or self.momentum == 0):
             raise ValueError("nesterov=true needs optimizer=sgd and a momentum above 0")
+        if self.small_branches and not self.init_scale:
+            raise ValueError("small_branches=true is how scales start from data: pass init_scale=true as well")
         options = complete_options(self.network, self.network_options)
         object.__setattr__(self, "network_options", as_json(options))
         for owner, defaults in (
@@ -207,8 +218,11 @@ def check_value(name: str, kind: str, value: Any) -> Any:
 
     if kind == "bool" and not isinstance(value, bool):
         raise type_error("true or false")
-    if kind == "int" and (isinstance(value, bool) or not isinstance(value, int)):
-        raise type_error("a whole number")
+    if kind == "int":
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise type_error("a whole number")
+        if value >= BEYOND:
+            raise ValueError(f"{name} must be below 2**{BEYOND.bit_length() - 1}, got {value}")
     if kind == "float":
         if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
             raise type_error("a finite number")

@@ -94,7 +94,14 @@ class Job(Generic[T]):
 
 
 def run_jobs(
-    jobs: Sequence[Job[T]], name: str, *, engine: Engine, progress: str, folder: Path, accelerator: str
+    jobs: Sequence[Job[T]],
+    name: str,
+    *,
+    engine: Engine,
+    progress: str,
+    folder: Path,
+    accelerator: str,
+    resumes: bool = False,
 ) -> list[T]:
     """Train all runs, and return what each gave, in the order of ``jobs``.
 
@@ -105,6 +112,7 @@ def run_jobs(
         progress: how to show them, see :func:`oni.recipes.training.progress.make_reporter`.
         folder: which holds the folders of the runs; for Ray, every machine must see the same.
         accelerator: what was asked for.
+        resumes: whether the same command continues after an interruption; otherwise it takes ``--resume``.
 
     Raises:
         Interrupted: after Ctrl-C or SIGTERM, once every run that trained has written a checkpoint.
@@ -115,7 +123,7 @@ def run_jobs(
             return train_in_turns(jobs, overall)
         from oni.recipes.training.ray_grid import train_on_ray
 
-        return train_on_ray(jobs, overall, engine, folder, accelerator)
+        return train_on_ray(jobs, overall, engine, folder, accelerator, resumes=resumes)
 
 
 def train_in_turns(jobs: Sequence[Job[T]], overall: Overall) -> list[T]:

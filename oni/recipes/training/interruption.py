@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
-__all__ = ["Interrupted", "Stop", "catch_signals"]
+__all__ = ["Interrupted", "Stop", "catch_signals", "how_to_continue"]
 
 
 class Interrupted(KeyboardInterrupt):
@@ -22,6 +22,15 @@ class Stop:
     """Whether someone has asked to stop."""
 
     asked = False
+
+
+def how_to_continue(resumes: bool) -> str:
+    """What to do after an interruption; ``resumes``: whether the same command continues, or it takes ``--resume``.
+
+    >>> how_to_continue(True), how_to_continue(False)
+    ('start it again to continue', 'start it again with --resume to continue')
+    """
+    return f"start it again {'' if resumes else 'with --resume '}to continue"
 
 
 active: list[Stop] = []

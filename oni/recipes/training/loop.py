@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from oni.recipes.training.interruption import Interrupted, Stop
+from oni.recipes.training.interruption import Interrupted, Stop, how_to_continue
 from oni.recipes.training.progress import Reporter
 from oni.recipes.training.run_folder import CHECKPOINT_FORMAT, FORMAT, RunFolder
 from oni.recipes.training.snapshot import load_random_state, random_state
@@ -137,14 +137,13 @@ class Loop:
         if due or asked or (self.saving.steps and self.step % self.saving.steps == 0):
             self.save()
         if asked:
-            path = self.saving.folder.path
-            again = "start it again" if self.saving.resumes else "start it again with --resume"
-            raise Interrupted(f"stopped after step {self.step}; {again} to continue {path}")
+            again = how_to_continue(self.saving.resumes)
+            raise Interrupted(f"stopped after step {self.step}; {again} {self.saving.folder.path}")
 
     def end_epoch(self) -> bool:
         """Measure and write a row; return whether every number was finite."""
         measured = self.task.measure()
-        for name, content in self.task.pictures().items():
+        for name, content in self.task.files().items():
             if self.fabric.is_global_zero:
                 self.saving.folder.write(name, content)
         row: dict[str, Any] = {"epoch": len(self.rows) + 1, "steps": self.step}

@@ -16,8 +16,8 @@ SCALES = ("scale", "original0")
 """The learnable scale of ONI and OLM, and the norm in torch's weight normalisation, by their names."""
 
 
-def parameter_groups(model: nn.Module, weight_decay: float) -> list[dict[str, Any]]:
-    """All parameters: those that decay, and the learnable scales of a method, which do not.
+def parameter_groups(model: nn.Module, weight_decay: float, *, decay_scales: bool = False) -> list[dict[str, Any]]:
+    """All parameters: those that decay, and the learnable scales of a method, which by default do not.
 
     >>> [len(group["params"]) for group in parameter_groups(nn.Linear(2, 3), 0.1)]
     [2]
@@ -29,14 +29,14 @@ def parameter_groups(model: nn.Module, weight_decay: float) -> list[dict[str, An
         (scales if is_scale else others).append(parameter)
     groups: list[dict[str, Any]] = [
         {"params": others, "weight_decay": weight_decay},
-        {"params": scales, "weight_decay": 0.0},
+        {"params": scales, "weight_decay": weight_decay if decay_scales else 0.0},
     ]
     return [group for group in groups if group["params"]]
 
 
 def build_optimizer(config: Config, model: nn.Module, *, beta2: float = 0.999) -> Optimizer:
     """The optimiser of a configuration, for one model; ``beta2`` is adam's second."""
-    groups = parameter_groups(model, config.weight_decay)
+    groups = parameter_groups(model, config.weight_decay, decay_scales=config.decay_scales)
     if config.optimizer == "adam":
         return torch.optim.Adam(groups, lr=config.learning_rate, betas=(config.momentum, beta2))
     return torch.optim.SGD(groups, lr=config.learning_rate, momentum=config.momentum, nesterov=config.nesterov)

@@ -205,4 +205,5 @@ class OtherWork:
     def __init__(self, run: OneRun) -> None:
         self.run = run
         self.start, self.end = run.show_start, run.end
+        self.for_other_work = lambda: self
         self.step, self.epoch, self.warn = run.reporter.step, run.reporter.epoch, run.reporter.warn

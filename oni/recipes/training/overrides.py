@@ -16,6 +16,7 @@ from oni.recipes.training.config import Config
 __all__ = ["apply_changes", "read_changes"]
 
 KINDS = {item.name: str(item.type) for item in fields(Config)}
+DEEPEST = 20
 BOOLEANS = {"true": True, "yes": True, "false": False, "no": False}
 
 
@@ -53,8 +54,10 @@ def read_changes(path: Path) -> list[str]:
     The file is YAML, of which JSON is a part: ``learning_rate: 0.5``, or ``method_options: {steps: 3}``.
     """
     try:
-        values = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        text = path.read_text(encoding="utf-8")
+        check_depth(text)
+        values = yaml.safe_load(text)
+    except (yaml.YAMLError, ValueError) as error:
         raise ValueError(f"{path}: not YAML ({' '.join(str(error).split())})") from None
     if not isinstance(values, dict):
         raise ValueError(f"{path}: must hold keys and values, such as 'epochs: 5'; got {type(values).__name__}")
@@ -62,20 +65,35 @@ def read_changes(path: Path) -> list[str]:
     for key, value in values.items():
         try:
             check_key(str(key))
+            if isinstance(value, dict):
+                changes += [f"{key}.{option}={as_text(item)}" for option, item in value.items()]
+            else:
+                changes.append(f"{key}={as_text(value)}")
         except ValueError as error:
             raise ValueError(f"{path}: {error}") from None
-        if isinstance(value, dict):
-            changes += [f"{key}.{option}={as_text(item)}" for option, item in value.items()]
-        else:
-            changes.append(f"{key}={as_text(value)}")
+        except TypeError:
+            raise ValueError(
+                f"{path}: {key} must be a number, a text, or a list or map of these, got {value!r:.60} "
+                f"({type(value).__name__})"
+            ) from None
     return changes
+
+
+def check_depth(text: str) -> None:
+    """Refuse YAML nested more deeply than a configuration ever is: its reader would run out of stack."""
+    depth = 0
+    for event in yaml.parse(text, Loader=yaml.SafeLoader):
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > DEEPEST:
+            raise ValueError(f"nested more than {DEEPEST} deep")
 
 
 def as_text(value: Any) -> str:
     """A value as it is written after ``key=``."""
     if isinstance(value, str):
         return value
-    return ",".join(map(str, value)) if isinstance(value, list) else json.dumps(value)
+    text = json.dumps(value)  # refuses what is not plain
+    return ",".join(map(str, value)) if isinstance(value, list) else text
 
 
 def check_key(name: str) -> None:

@@ -26,6 +26,9 @@ class Reporter(Protocol):
     def epoch(self, row: Mapping[str, Any]) -> None: ...
     def warn(self, text: str) -> None: ...
     def end(self, text: str) -> None: ...
+    def for_other_work(self) -> Reporter:
+        """A reporter for what is no training: its steps say nothing of the time left."""
+        ...
 
 
 def make_reporter(kind: str = "auto") -> Reporter:
@@ -65,6 +68,9 @@ class Silent:
 
     def end(self, text: str) -> None:
         pass
+
+    def for_other_work(self) -> Reporter:
+        return self
 
 
 def format_metric(name: str, value: float, digits: int) -> str:

@@ -20,7 +20,7 @@ from tempfile import NamedTemporaryFile
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from oni.files import make_folder
-from oni.recipes.training.interruption import Interrupted, catch_signals
+from oni.recipes.training.interruption import Interrupted, catch_signals, how_to_continue
 from oni.recipes.training.mailbox import Mailbox, Messenger
 
 if TYPE_CHECKING:
@@ -45,12 +45,14 @@ NO_TOKEN = (
 T = TypeVar("T")
 
 
-def train_on_ray(jobs: Sequence[Job[T]], overall: Overall, engine: Engine, folder: Path, accelerator: str) -> list[T]:
+def train_on_ray(
+    jobs: Sequence[Job[T]], overall: Overall, engine: Engine, folder: Path, accelerator: str, *, resumes: bool
+) -> list[T]:
     """Train all runs; see :func:`oni.recipes.training.grid.run_jobs`."""
     runs = [overall.begin(job.heading) for job in jobs]
     # What shows the runs has the standard output of before; inside, Ray prints its own words about dead workers there.
     with redirect_stdout(io.StringIO()), connect(engine, overall), mark_folder(folder) as mark:
-        return Grid(jobs, runs, overall, mark, *check_room(engine, accelerator)).train()
+        return Grid(jobs, runs, overall, mark, *check_room(engine, accelerator), resumes=resumes).train()
 
 
 @contextmanager
@@ -158,7 +160,15 @@ class Grid(Generic[T]):
     """Runs that train, wait, or have ended."""
 
     def __init__(
-        self, jobs: Sequence[Job[T]], runs: Sequence[OneRun], overall: Overall, mark: Path, threads: int, gpus: float
+        self,
+        jobs: Sequence[Job[T]],
+        runs: Sequence[OneRun],
+        overall: Overall,
+        mark: Path,
+        threads: int,
+        gpus: float,
+        *,
+        resumes: bool,
     ) -> None:
         import ray
 
@@ -174,6 +184,7 @@ class Grid(Generic[T]):
         self.died = [False] * len(jobs)
         self.mailbox = ray.remote(num_cpus=0, max_restarts=-1)(Mailbox).remote()
         self.task = ray.remote(num_cpus=threads, num_gpus=gpus, max_retries=0)(train_here)
+        self.stopped = f"stopped; {how_to_continue(resumes)}"
         self.common = (threads, gpus, mark, self.mailbox)
 
     def train(self) -> list[T]:
@@ -182,7 +193,7 @@ class Grid(Generic[T]):
             try:
                 while len(self.results) < len(self.jobs):
                     if stop.asked:
-                        raise Interrupted("stopped; start it again with --resume to continue")
+                        raise Interrupted(self.stopped)
                     self.submit()
                     for ended in self.look():
                         self.collect(ended)
@@ -230,7 +241,7 @@ class Grid(Generic[T]):
         try:
             self.results[number] = self.ray.get(ended)
         except errors.TaskCancelledError:
-            raise Interrupted("stopped; start it again with --resume to continue") from None
+            raise Interrupted(self.stopped) from None
         except errors.RayTaskError as error:
             if not isinstance(error.cause, Busy):
                 raise error.cause from error

@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from oni.files import CannotWrite, make_folder, write_atomically
+from oni.files import CannotWrite, make_folder, read_json, write_atomically
 from oni.recipes.data.datasets import is_official
 from oni.recipes.training.config import Config, drop_new_defaults
 
@@ -122,11 +122,9 @@ class RunFolder:
         """The content of a JSON file of this folder; ``None`` if there is none."""
         path = self.path / name
         try:
-            content = json.loads(path.read_text(encoding="utf-8"))
+            content = read_json(path, remedy="delete it to train this run again")
         except (FileNotFoundError, NotADirectoryError):
             return None
-        except ValueError as error:
-            raise ValueError(f"{path}: not JSON ({error}); delete it to train this run again") from None
         if not isinstance(content, dict):
             raise ValueError(f"{path}: not a file of this program; delete it to train this run again")
         check_format(path, content, FORMAT)

@@ -17,7 +17,7 @@ from torch.distributed.tensor import DTensor
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.optim import Optimizer
 
-from oni.models.cache import find_orthogonal
+from oni.models.proxied import find_orthogonal
 from oni.models.share import share
 from oni.recipes.data.images import Dataset
 from oni.recipes.training.config import Config
@@ -92,7 +92,7 @@ class Task(ABC):
     def measure(self) -> dict[str, float]:
         """What is recorded of an epoch at its end; every process takes part and gets the same numbers."""
 
-    def pictures(self) -> dict[str, bytes]:
+    def files(self) -> dict[str, bytes]:
         """Files to keep of an epoch at its end, by their names below the run's folder; every process takes part."""
         return {}
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
+from oni.files import read_json
 from oni.recipes.training.config import Config
 from oni.recipes.training.run_folder import RunFolder
 
@@ -24,10 +24,11 @@ class TrainedRun:
 
     def __init__(self, path: Path) -> None:
         try:
-            values = json.loads((path / "config.json").read_text(encoding="utf-8"))
-            self.config = Config(**values)
+            values = read_json(path / "config.json", remedy="name the folder of another run")
         except (FileNotFoundError, NotADirectoryError):
             raise ValueError(f"{path}: no folder of a run: it has no config.json") from None
+        try:
+            self.config = Config(**values)
         except (TypeError, ValueError) as error:
             raise ValueError(f"{path}/config.json: not the configuration of a run ({error})") from None
         self.folder = RunFolder(path.parent, self.config)
@@ -60,10 +61,6 @@ class TrainedRun:
         task = self.state["task"]
         own = {name: value for name, value in task.items() if name not in ("models", "optimizers")}
         return {**task["models"], **own}
-
-    def weights_sha256(self, name: str) -> str:
-        """The digest of all values of a model."""
-        return digest_weights(self.models()[name])
 
 
 def digest_weights(state: dict[str, Any]) -> str:

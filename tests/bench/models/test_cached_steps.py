@@ -9,7 +9,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import oni
 from oni.bench.models.cases import evaluation_copies
-from oni.bench.models.training import adversarial
+from oni.bench.training import adversarial
 
 PRODUCTS = {"aten::mm", "aten::bmm", "aten::addmm", "aten::baddbmm", "aten::addmm_", "aten::baddbmm_"}
 

@@ -6,6 +6,7 @@ import pytest
 
 from oni.recipes.charts.colours import decode, distance, for_dark, from_polar, ramp, shades, to_oklab, to_polar
 from oni.recipes.report import page
+from oni.recipes.report.labels import OTHER_COLOURS
 from oni.style import COLOURS
 
 CSS = Path(page.__file__).with_name("report.css").read_text()
@@ -25,6 +26,14 @@ def contrast(first, second):
 @pytest.mark.parametrize("colour", [*COLOURS.values(), "#000000"])
 def test_contrast_on_dark(colour):
     assert contrast(for_dark(colour), DARK) >= 3.0  # what WCAG 2 asks of lines in a chart
+
+
+def test_methods_can_be_told_apart_on_dark():
+    """Two colours that differ clearly on light still do; vermilion and brown, for one, both became a light orange."""
+    colours = {*COLOURS.values(), *OTHER_COLOURS, "#8B5A2B", "#7A5195"}
+    clear = [pair for pair in combinations(sorted(colours), 2) if distance(*pair) > 0.13]
+    assert len(clear) > 20
+    assert min(distance(for_dark(first), for_dark(second)) for first, second in clear) > 0.1
 
 
 @pytest.mark.parametrize("count", [2, 4, 7])

@@ -18,7 +18,9 @@ from oni.recipes.experiments.experiment import (
     round_numbers,
 )
 from oni.recipes.experiments.registry import MODULES, PAPER, load_all, load_experiment, paper_order
+from oni.recipes.experiments.runs import Training
 from oni.recipes.experiments.table_formats import format_csv, format_latex, format_markdown
+from oni.recipes.experiments.verdicts import Kind, Verdict
 
 FOLDER = Path(experiments.__file__).parent
 
@@ -64,7 +66,7 @@ def test_runs_are_chosen_by_parameters():
 
 def judge(preset="laptop", held=True, needs=None, epochs=10, seeds=2):
     results = Results(Run(Parameters(seed, epochs), {}) for seed in range(seeds))
-    return Claim("It trains", lambda results: (held, "by numbers"), needs or {}).record(results, preset)
+    return Claim(Kind.OURS, "It trains", lambda results: (held, "by numbers"), needs or {}).record(results, preset)
 
 
 @pytest.mark.parametrize(
@@ -72,7 +74,7 @@ def judge(preset="laptop", held=True, needs=None, epochs=10, seeds=2):
     [
         ({}, "held", "by numbers"),
         ({"held": False}, "not held", "by numbers"),
-        ({"held": None}, "not tested", "by numbers"),
+        *(({"held": verdict}, verdict.value, "by numbers") for verdict in Verdict),
         ({"preset": "smoke"}, "not tested", "the preset smoke only shows that everything runs"),
         ({"seeds": 0}, "not tested", "not yet measured"),
         ({"needs": {"epochs": 10, "seeds": 2}}, "held", "by numbers"),
@@ -81,14 +83,15 @@ def judge(preset="laptop", held=True, needs=None, epochs=10, seeds=2):
     ],
 )
 def test_verdicts(arguments, verdict, detail):
-    assert judge(**arguments) == {"text": "It trains", "verdict": verdict, "detail": detail}
+    assert judge(**arguments) == {"kind": "ours", "text": "It trains", "verdict": verdict, "detail": detail}
 
 
 def test_a_claim_that_can_t_be_borne_is_not_judged():
     def fail(results):
         raise AssertionError("judged")
 
-    assert Claim("", fail, {"epochs": 5}).record(Results([Run(Parameters(0), {})]), "laptop")["verdict"] == "not tested"
+    claim = Claim(Kind.PAPER, "", fail, {"epochs": 5})
+    assert claim.record(Results([Run(Parameters(0), {})]), "laptop")["verdict"] == "not tested"
 
 
 # Parameters in results.json.
@@ -113,7 +116,7 @@ def test_every_run_is_a_frozen_dataclass_that_json_keeps(id):
         for parameters in experiment.planned(preset):
             assert is_dataclass(parameters)
             assert type(parameters).__dataclass_params__.frozen
-            assert type(parameters) in experiment.parameters
+            assert type(parameters) in (Training, *experiment.parameters)
             record = json.loads(json.dumps(as_record(Run(parameters, {}))["parameters"]))
             assert read_parameters(experiment, record) == parameters
             assert {item.name for item in fields(parameters)} == asdict(parameters).keys()
@@ -152,6 +155,32 @@ def test_every_experiment_is_complete():
             assert len(set(labels)) == len(labels), "two runs with one description"
             seeds = {run.seed for run in experiment.planned(preset)}
             assert preset == "smoke" or id == "tableA1" or len(seeds) >= (1 if experiment.trains else 5)
+
+
+def test_claims_are_of_the_kind_that_their_experiment_is():
+    for id, experiment in load_all().items():
+        kinds = {claim.kind for claim in experiment.claims}
+        family = MODULES[id].partition(".")[0]
+        if id not in PAPER:
+            assert kinds == {Kind.OURS}, id
+        elif family in ("synthetic", "theorems"):
+            assert kinds == {Kind.MATHEMATICS}, id
+        else:
+            assert Kind.MATHEMATICS not in kinds, id
+        texts = [(claim.kind, claim.text) for claim in experiment.claims]
+        assert len({text for _, text in texts}) == len(texts), id
+        # What is judged on shorter runs than the paper's claim needs is another claim, and not the paper's.
+        for kind, text in texts:
+            if "in short training" in text or text.startswith("In the beginning"):
+                assert kind is Kind.OURS, (id, text)
+
+
+def test_no_claim_is_decided_before_all_runs_are_measured():
+    records = load_experiment("fig2").judge(Results(), "laptop", missing=3)
+    assert {record["verdict"] for record in records} == {"not tested"}
+    assert {record["detail"] for record in records} == {
+        "3 runs are not yet measured; so far: not yet measured",
+    }
 
 
 def test_seeds_and_sizes_replace_the_preset_s():

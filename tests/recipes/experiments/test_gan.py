@@ -15,25 +15,22 @@ from torch import nn
 from oni.cli import main
 from oni.recipes.experiments.experiment import Results, Run
 from oni.recipes.experiments.gan import fig8a, fig8b, fig9
-from oni.recipes.experiments.gan.family import make_config
-from oni.recipes.experiments.gan.reading import is_closer, outcome
+from oni.recipes.experiments.gan.family import judge_closer, outcome
 from oni.recipes.experiments.registry import load_experiment
-from oni.recipes.experiments.setting import Setting
-
-SEEDS = (0, 1)
+from oni.recipes.experiments.setting import Setting, find_loaded
 
 
 def test_as_the_paper_has_it():
     runs = load_experiment("fig8a").planned("paper")
     assert len(runs) == 1 + 6 + 5
-    assert {run.generator_updates for run in runs} == {200 * 781}
-    config = make_config(runs[1])
+    assert {run.steps for run in runs} == {200 * 781}
+    config = runs[1].config
     assert (config.learning_rate, config.momentum, config.batch_size) == (2e-4, 0.0, 64)
     options = config.task_options
     assert (options["beta2"], options["n_dis"], options["loss"]) == (0.9, 5, "non-saturating")
     assert (config.network_options["width"], config.network_options["latent"]) == (64, 128)
     assert (config.method, config.method_options["steps"], config.method_options["learn_scale"]) == ("oni-ns", 0, False)
-    settings = [make_config(run) for run in load_experiment("fig8b").planned("paper")]
+    settings = [run.config for run in load_experiment("fig8b").planned("paper")]
     assert [
         (
             config.learning_rate,
@@ -51,7 +48,7 @@ def test_as_the_paper_has_it():
         (1e-3, 0.5, 0.999, 5, "sn"),
         (1e-3, 0.9, 0.999, 5, "sn"),
     ]
-    residual = [make_config(run) for run in load_experiment("fig9").planned("paper")]
+    residual = [run.config for run in load_experiment("fig9").planned("paper")]
     assert [(c.task_options["loss"], c.network_options["pooling"]) for c in residual[::2]] == [
         ("non-saturating", "sum"),
         ("hinge", "sum"),
@@ -63,15 +60,15 @@ def test_as_the_paper_has_it():
 
 def test_narrower_networks_learn_at_a_larger_rate():
     runs = load_experiment("fig8a").planned("full")
-    assert {(run.width, run.generator_updates) for run in runs} == {(16, 1600)}
-    assert {make_config(run).learning_rate for run in runs} == {8e-4}
+    assert {(run.config.network_options["width"], run.steps) for run in runs} == {(16, 1600)}
+    assert {run.learning_rate for run in runs} == {8e-4}
     # The slip with one seed, the others with two.
     assert len(runs) == 2 * 7 + 5
 
 
 def test_the_figures_share_their_runs():
     def names(id):
-        return {make_config(run).name for run in load_experiment(id).planned("full")}
+        return {run.config.name for run in load_experiment(id).planned("full")}
 
     assert names("figA7") == names("fig8a") | names("fig8b")
     assert names("figA8") == names("fig9")
@@ -80,10 +77,13 @@ def test_the_figures_share_their_runs():
     assert names("figA11") < names("fig9")
 
 
-def make_results(experiment, kids, **measured):
-    """Results of all runs, with the KID of each by its description."""
+def make_results(experiment, kids, preset="full", seeds=None, spread=0.001, **measured):
+    """Results of all runs, with the KID of each by its description; each seed has ``spread`` more.
+
+    ``seeds``: so many of all rows, also where the preset spares some.
+    """
     runs = []
-    for parameters in experiment.planned("full"):
+    for parameters in experiment.planned(preset, seeds=seeds):
         label = experiment.describe(parameters)
         kid = next(value for part, value in kids.items() if part in label)
         values = {
@@ -94,56 +94,95 @@ def make_results(experiment, kids, **measured):
             "run": "run",
         }
         if kid is not None:
-            values |= {"kid": kid + 0.001 * parameters.seed, "kid_error": 0.002, "fid": 1000 * kid}
+            values |= {"kid": kid + spread * parameters.seed, "kid_error": 0.002, "fid": 1000 * kid}
         runs.append(Run(parameters, {**values, **measured}))
     return Results(runs)
 
 
-def verdicts(experiment, results):
-    return {claim["text"]: claim for claim in experiment.judge(results, "full")}
+def judge(experiment, results, preset="full"):
+    return {claim["text"]: claim for claim in experiment.judge(results, preset)}
 
 
-ONE_STEP = "T = 1 is better than SN in the beginning of training (not a claim of the paper)"
+def verdicts(experiment, *arguments, **options):
+    """By kind: those of the paper, and those of our own."""
+    preset = options.get("preset", "full")
+    claims = experiment.judge(make_results(experiment, *arguments, **options), preset)
+    return [[claim["verdict"] for claim in claims if claim["kind"] == kind] for kind in ("paper", "ours")]
+
+
+BEGINNING = "In the beginning of training: "
+AS_PRINTED = {"SN,": 0.10, "T = 0,": 0.15, "unnormalised": 0.30, "T = 1,": 0.08, "T = 2,": 0.06, "": 0.09}
 
 
 def test_claims_of_figure_8a():
     experiment = load_experiment("fig8a")
-    kids = {"SN,": 0.10, "T = 0,": 0.15, "unnormalised": 0.30, "T = 1,": 0.08, "T = 2,": 0.06, "": 0.09}
-    judged = verdicts(experiment, make_results(experiment, kids))
-    for text, claim in judged.items():
-        if "not a claim" not in text:
+    judged = judge(experiment, make_results(experiment, AS_PRINTED))
+    for claim in judged.values():
+        if claim["kind"] == "paper":
             assert claim["verdict"] == "not tested"
             assert "this needs at least 20000" in claim["detail"], "the beginning says nothing of the end"
-    later = {text: claim["verdict"] for text, claim in judged.items() if "in the beginning" in text}
-    assert list(later.values()) == ["held", "held", "held", "held", "not held"]
-    details = [claim["detail"] for text, claim in judged.items() if "in the beginning" in text]
+    # Of the slip there is one seed.
+    assert verdicts(experiment, AS_PRINTED)[1] == [*4 * ["held"], "undecided"]
+    details = [claim["detail"] for text, claim in judged.items() if text.startswith(BEGINNING)]
     assert details[0].startswith("KID x 1000 (FID): SN 100 (100), T = 0 150 (150), T = 1 80 (80), T = 2 60 (60), ")
     assert "T = 5 with it 300 (300)" in details[-1]
-    # A difference that is less than two standard errors decides nothing.
-    close = {**kids, "T = 1,": 0.097}
-    assert is_closer(make_results(experiment, close), fig8a.BY_STEPS[1], fig8a.SN) is None
-    claim = verdicts(experiment, make_results(experiment, close))[ONE_STEP]
-    assert claim["verdict"] == "not tested"
-    assert is_closer(make_results(experiment, close), fig8a.SN, fig8a.BY_STEPS[1]) is False
+    assert details[-1].startswith("one seed decides nothing; ")
+    # At the paper's own length its claims are judged, if there are two seeds.
+    assert verdicts(experiment, AS_PRINTED, preset="paper", seeds=2)[0] == ["held"] * 4
+    assert verdicts(experiment, AS_PRINTED, preset="paper")[0] == ["not tested"] * 4
+    mirrored = {part: 0.2 - kid for part, kid in AS_PRINTED.items() if part != "unnormalised"}
+    mirrored = {"unnormalised": 0.2, **mirrored}
+    assert verdicts(experiment, mirrored, preset="paper", seeds=2)[0] == ["not held"] * 4
     # Without the Inception network there is no verdict.
-    unmeasured = Results(Run(run.parameters, {**run.measured, "kid": None}) for run in make_results(experiment, kids))
-    for claim in verdicts(experiment, unmeasured).values():
+    results = make_results(experiment, AS_PRINTED)
+    unmeasured = Results(Run(run.parameters, {**run.measured, "kid": None}) for run in results)
+    for claim in judge(experiment, unmeasured).values():
         assert claim["verdict"] == "not tested"
     assert "pass --inception FILE" in claim["detail"]
 
 
+def test_some_rows_alone_are_not_judged():
+    experiment = load_experiment("fig8a")
+    whole = make_results(experiment, AS_PRINTED)
+    part = Results(run for run in whole if run.parameters.config.method_options.get("steps", 0) < 3)
+    judged = experiment.judge(part, "full", missing=len(whole) - len(part))
+    assert {claim["verdict"] for claim in judged} == {"not tested"}
+
+
+def test_seeds_that_differ_as_much_decide_nothing():
+    experiment = load_experiment("fig8a")
+    one_step = f"{BEGINNING}T = 1 is already better than SN"
+
+    def judge_both(kid, **options):
+        results = make_results(experiment, {**AS_PRINTED, "T = 1,": kid}, **options)
+        (swapped, _) = judge_closer(results, [(fig8a.SN, fig8a.BY_STEPS[1])], fig8a.ROWS)
+        return judge(experiment, results)[one_step]["verdict"], swapped.value
+
+    assert judge_both(0.08) == ("held", "not held")
+    assert judge_both(0.12) == ("not held", "held")
+    assert judge_both(0.0995) == ("undecided", "undecided")
+    assert judge_both(0.08, spread=0.05) == ("undecided", "undecided")
+
+
 def test_a_run_that_diverged_is_farthest():
     experiment = load_experiment("fig8b")
-    results = make_results(experiment, {"SN, setting D": None, "SN": 0.1, "setting F": 0.2, "": 0.05})
-    judged = list(verdicts(experiment, results).values())
-    assert [claim["verdict"] for claim in judged] == ["not tested", "not held", "not held"]
-    assert "ONI closer: A, B, C, D, E; SN closer: F" in judged[1]["detail"]
+    kids = {"SN, setting D": None, "SN": 0.1, "setting F": 0.2, "": 0.05}
+    assert verdicts(experiment, kids) == [["not tested"], ["undecided", "not held"]], "one seed decides nothing"
+    # ONI is closer in five settings, and farther in one; where SN diverged in all seeds, that is sure.
+    assert verdicts(experiment, kids, seeds=2)[1] == ["not held", "not held"]
+    assert verdicts(experiment, {**kids, "setting F": 0.05}, seeds=2)[1] == ["held", "not held"]
+    assert verdicts(experiment, {"SN": 0.1, "": 0.05}, seeds=2) == [["not tested"], ["held", "held"]]
+    assert verdicts(experiment, {"SN": 0.1, "": 0.05}, preset="paper", seeds=2)[0] == ["held"]
+    assert verdicts(experiment, {"SN": 0.05, "": 0.1}, preset="paper", seeds=2)[0] == ["not held"]
+    assert verdicts(experiment, {"SN": 0.1, "": 0.1}, preset="paper", seeds=2)[0] == ["undecided"]
+    results = make_results(experiment, kids)
+    judged = list(judge(experiment, results).values())
     assert "D SN diverged (diverged)" in judged[1]["detail"]
     assert judged[2]["detail"] == "SN, setting D: diverged after 400 updates"
     table = experiment.table(results)
-    row = next(row for row in table.rows if row[0] == "SN, setting D")
-    assert row[1:3] == ["inf", "inf"]
-    assert row[-2:] == ["diverged after 400 updates", "1"]
+    row = dict(zip(table.columns, next(row for row in table.rows if row[0] == "SN, setting D"), strict=True))
+    assert (row["FID"], row["KID x 1000"]) == ("inf", "inf")
+    assert (row["training"], row["seeds"], row["ms per step"]) == ("diverged after 400 updates", "1", "-")
     collapsed = make_results(load_experiment("fig9"), {"": 0.1}, pixel_deviation=[0.4, 0.01])
     assert {outcome(run) for run in collapsed} == {"collapsed: all images alike"}
     assert all(math.isfinite(value) for chart in fig9.charts(collapsed) for line in chart.series for value in line.y)
@@ -153,25 +192,46 @@ def test_a_run_that_diverged_is_farthest():
     assert distances.series[0].x == [1, 2, 3, 5, 6], "none of what diverged"
 
 
+def test_the_table_says_what_the_paper_does_not_have_and_what_it_took():
+    experiment = load_experiment("fig8a")
+    cost = {"steps": 1600, "seconds": 3600.0, "threads": 2, "precision": "32-true"}
+    table = experiment.table(make_results(experiment, AS_PRINTED, cost=cost))
+    note = "1,600 of the paper's 156,200 updates, width 16 instead of 64, at 4 times the learning rate."
+    assert note in table.note
+    row = dict(zip(table.columns, table.rows[0], strict=True))
+    # 3600 seconds of 1600 steps; of two seeds, on two threads each.
+    assert (row["ms per step"], row["core-hours"]) == ("2250", "4.00")
+    printed = experiment.table(make_results(experiment, AS_PRINTED, preset="paper", seeds=2))
+    assert "156,200 of the paper's 156,200 updates." in printed.note
+
+
 def test_claims_of_class_scores():
     experiment = load_experiment("figA8")
 
-    def judged(scores):
-        results = make_results(experiment, {"": 0.1})
-        for run, score in zip(results, scores, strict=True):
-            run.measured["status" if score is None else "class_score"] = "diverged" if score is None else score
-        return list(verdicts(experiment, results).values())
+    def judged(scores, seeds=2, spread=0.1):
+        results = make_results(experiment, {"": 0.1}, seeds=seeds)
+        runs_of_seed = [[run for run in results if run.parameters.seed == seed] for seed in range(seeds)]
+        for seed, runs in enumerate(runs_of_seed):
+            for run, score in zip(runs, scores, strict=True):
+                run.measured["status" if score is None else "class_score"] = (
+                    "diverged" if score is None else score + spread * seed
+                )
+        return list(judge(experiment, results).values())
 
     ours, sn = 8.5, 8.0
     theirs, own = judged(4 * [sn, ours])
-    assert theirs["verdict"] == "not tested"
-    assert own["verdict"] == "held"
-    assert own["detail"].startswith("non-saturating, sum pooling: SN 8.00, ONI 8.50; hinge, sum pooling: SN 8.00")
+    assert (theirs["kind"], theirs["verdict"]) == ("paper", "not tested")
+    assert (own["kind"], own["verdict"]) == ("ours", "held")
+    assert own["detail"].startswith("non-saturating, sum pooling: SN 8.05, ONI 8.55; hinge, sum pooling: SN 8.05")
     assert judged([*3 * [sn, ours], ours, sn])[1]["verdict"] == "not held"
+    assert judged(4 * [ours, sn])[1]["verdict"] == "not held"
+    assert judged([*3 * [sn, ours], sn, sn])[1]["verdict"] == "undecided"
+    assert judged(4 * [sn, ours], spread=1.0)[1]["verdict"] == "undecided"
+    assert judged(4 * [sn, ours], seeds=1)[1]["verdict"] == "undecided", "one seed decides nothing"
     # A run that diverged has the least score there is.
     assert judged([*3 * [sn, ours], None, ours])[1]["verdict"] == "held"
     assert judged([*3 * [sn, ours], sn, None])[1]["verdict"] == "not held"
-    [_, unmeasured] = verdicts(experiment, make_results(experiment, {"": 0.1})).values()
+    [_, unmeasured] = judge(experiment, make_results(experiment, {"": 0.1})).values()
     assert unmeasured["verdict"] == "not tested"
     assert unmeasured["detail"].endswith("not yet measured; pass --classifier RUN")
 
@@ -189,10 +249,17 @@ def test_a_setting_goes_to_other_processes(tmp_path):
         tmp_path, inception=inception, inception_sha256=hashlib.sha256(inception.read_bytes()).hexdigest()
     )
     setting.check_extractors()
-    assert setting.extractors["inception"].kind == "inception"
-    there = pickle.loads(pickle.dumps(setting.prepare_elsewhere([])))
+    here = setting.loaded.extractors["inception"]
+    assert here.kind == "inception"
+    sent = pickle.dumps(setting.prepare_elsewhere([]))
+    assert len(sent) < 2000, "what was loaded stays here"
+    find_loaded.cache_clear()  # as in another process
+    there = pickle.loads(sent)
+    assert not there.loaded.extractors
     there.check_extractors()
-    assert there.extractors["inception"].sha256 == setting.inception_sha256
+    loaded = there.loaded.extractors["inception"]
+    assert loaded is not here
+    assert loaded.sha256 == setting.inception_sha256
     with pytest.raises(ValueError, match="--inception-sha256 is the digest of a file: pass --inception FILE as well"):
         Setting(tmp_path, inception_sha256="00").check_extractors()
 

@@ -2,6 +2,7 @@
 
 import io
 import json
+from dataclasses import replace
 
 import pytest
 import torch
@@ -11,9 +12,10 @@ from torch import nn
 from oni.cli import main
 from oni.recipes.data.images import Images
 from oni.recipes.generated.classifier import load_classifier
-from oni.recipes.generated.measure import FILE, Protocol, measure_run, read_measured
+from oni.recipes.generated.measure import FILE, Sampling, measure_run, read_measured
 from oni.recipes.generated.samples import TrainedGenerator
 from oni.recipes.metrics.extractors import Extractor
+from oni.recipes.tasks.gan import kept_updates
 from oni.recipes.training.config import Config
 from oni.recipes.training.run import train
 
@@ -21,7 +23,7 @@ GENERATOR = torch.Generator().manual_seed(0)
 PIXELS = torch.randint(0, 256, (60, 1, 28, 28), dtype=torch.uint8, generator=GENERATOR)
 LABELS = torch.arange(60, dtype=torch.uint8) % 10
 IMAGES = Images(PIXELS[:24], LABELS[:24], PIXELS[24:], LABELS[24:])
-PROTOCOL = Protocol(samples=30, real_samples=1000)
+SAMPLING = Sampling(samples=30, real_samples=1000)
 
 
 def gan_config(**changes):
@@ -130,7 +132,7 @@ def test_no_code_is_imported_because_a_folder_names_it(tmp_path, monkeypatch, ca
 def test_measured_once(runs):
     run, extractor = runs["gan"], make_extractor()
     seen = []
-    first = measure_run(run, IMAGES, extractor, PROTOCOL, lambda *values: seen.append(values))
+    first = measure_run(run, IMAGES, extractor, SAMPLING, lambda *values: seen.append(values))
     # 36 test images and 30 generated ones.
     assert seen == [("real", 36, 36), ("generated", 30, 30)]
     assert extractor.module.seen == 66
@@ -141,19 +143,37 @@ def test_measured_once(runs):
     assert {"kid", "kid_error"} <= first.keys()
     assert not first["biased"]
     assert "inception_score" not in first
-    assert measure_run(run, IMAGES, extractor, PROTOCOL) == first
+    assert measure_run(run, IMAGES, extractor, SAMPLING) == first
     assert extractor.module.seen == 66, "read, not measured again"
-    assert read_measured(run, IMAGES, PROTOCOL) == {"inception": first}
+    assert read_measured(run, IMAGES, SAMPLING) == {"inception": first}
     # Another number of images is another measurement; the real ones are known.
-    fewer = measure_run(run, IMAGES, extractor, Protocol(25, 1000))
+    fewer = measure_run(run, IMAGES, extractor, Sampling(25, 1000))
     assert extractor.module.seen == 66 + 25
     assert fewer["fid"] != first["fid"]
     # So is another extractor, which has to see the real ones too.
     other = make_extractor("b" * 64)
-    measure_run(run, IMAGES, other, PROTOCOL)
+    measure_run(run, IMAGES, other, SAMPLING)
     assert other.module.seen == 66
     assert len(json.loads((run / FILE).read_text())["measured"]) == 3
-    assert read_measured(run, IMAGES, Protocol(99, 1000)) == {}
+    assert read_measured(run, IMAGES, Sampling(99, 1000)) == {}
+
+
+def test_generators_that_were_kept_on_the_way(tmp_path):
+    config = replace(gan_config(keep_every=1), epochs=3)
+    run = train(config, tmp_path, data=IMAGES, progress="none").folder
+    assert kept_updates(config) == [2, 4]
+    assert sorted(path.name for path in (run / "generators").iterdir()) == ["update-0000002.pt", "update-0000004.pt"]
+    # A run of one epoch ends where the first was kept.
+    short = train(gan_config(), tmp_path, data=IMAGES, progress="none").folder
+    assert TrainedGenerator(run, 2).sha256 == TrainedGenerator(short).sha256
+    assert len({TrainedGenerator(run, update).sha256 for update in (2, 4, None)}) == 3
+    measured = {update: measure_run(run, IMAGES, make_extractor(), SAMPLING, update=update) for update in (2, None)}
+    assert measured[2]["fid"] != measured[None]["fid"]
+    for update, numbers in measured.items():
+        assert read_measured(run, IMAGES, SAMPLING, update) == {"inception": numbers}
+    assert read_measured(run, IMAGES, SAMPLING, 4) == {}
+    with pytest.raises(ValueError, match=r"no generator was kept after 3 updates; train with task_options\.keep_every"):
+        TrainedGenerator(run, 3)
 
 
 def test_too_few_samples_are_recorded(runs):
@@ -162,7 +182,7 @@ def test_too_few_samples_are_recorded(runs):
             return super().forward(images).repeat(1, 4) + torch.arange(48)
 
     extractor = Extractor("inception", "wide", "c" * 64, "pooled", Wide())
-    assert measure_run(runs["gan"], IMAGES, extractor, PROTOCOL)["biased"]
+    assert measure_run(runs["gan"], IMAGES, extractor, SAMPLING)["biased"]
 
 
 def test_a_classifier_of_our_own(runs):
@@ -179,7 +199,7 @@ def test_a_classifier_of_our_own(runs):
     # Generated images are 32 x 32, of which the classifier sees what is not black around them.
     padded = nn.functional.pad(PIXELS[24:], (2, 2, 2, 2))
     assert torch.equal(extractor.extract(padded)[1], logits)
-    measured = measure_run(runs["gan"], IMAGES, extractor, PROTOCOL)
+    measured = measure_run(runs["gan"], IMAGES, extractor, SAMPLING)
     assert measured["preparation"] == "28 x 28 pixels"
     assert 1 <= measured["class_score"] <= 10
 
@@ -191,9 +211,9 @@ def test_its_numbers_have_names_of_their_own(runs):
             return pooled, pooled[:, :3] / 50
 
     classifier = Extractor("classifier", "ours", "d" * 64, "as it is", Scores())
-    measured = measure_run(runs["gan"], IMAGES, classifier, PROTOCOL)
+    measured = measure_run(runs["gan"], IMAGES, classifier, SAMPLING)
     assert {"classifier_distance", "classifier_kernel_distance", "class_score"} <= measured.keys()
     assert not {"fid", "kid", "inception_score"} & measured.keys()
     assert 1 <= measured["class_score"] <= 3
     inception = Extractor("inception", "with scores", "e" * 64, "pooled", Scores())
-    assert measure_run(runs["gan"], IMAGES, inception, PROTOCOL)["inception_score"] == measured["class_score"]
+    assert measure_run(runs["gan"], IMAGES, inception, SAMPLING)["inception_score"] == measured["class_score"]

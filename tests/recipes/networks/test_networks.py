@@ -11,6 +11,7 @@ from oni.recipes.networks.dcgan import LATENT, Discriminator, Generator, dcgan
 from oni.recipes.networks.gan import image_layers
 from oni.recipes.networks.mlp import MLP
 from oni.recipes.networks.normalisation import norm_layer
+from oni.recipes.networks.patch_mix import MixBlock, PatchMix
 from oni.recipes.networks.resnet_cifar import ResNetCIFAR, resnet110
 from oni.recipes.networks.resnet_imagenet import resnet18, resnet50
 from oni.recipes.networks.vgg import VGG
@@ -59,6 +60,67 @@ def test_mlp_with_batch_normalisation():
     assert list(MLP(3, norm="none").state_dict()) == list(MLP(3).state_dict())
 
 
+def test_mlp_with_groupsort():
+    net = MLP(2, width=16, inputs=12, norm="batch", activation="groupsort")
+    kinds = [type(layer) for layer in net.layers]
+    assert kinds == [nn.Flatten, *2 * [nn.Linear, nn.BatchNorm1d, oni.nn.GroupSort], nn.Linear]
+    torch.manual_seed(1)
+    first = MLP(2)
+    torch.manual_seed(1)
+    second = MLP(2, activation="groupsort")
+    # The same start, so that runs differ by the activation alone.
+    for a, b in zip(first.parameters(), second.parameters(), strict=True):
+        assert torch.equal(a, b)
+
+
+@pytest.mark.parametrize("pooling", ["none", "sum"])
+def test_patch_mix(pooling):
+    width, depth, patch, size = 48, 2, 4, 16
+    net = PatchMix(width, depth, patch=patch, size=size, classes=7, pooling=pooling)
+    tokens = 16
+    patches = 3 * patch**2 * width + width
+    mixing = 2 * (tokens**2 + tokens + width**2 + width)
+    inputs = width if pooling == "sum" else tokens * width
+    assert parameters(net) == patches + depth * mixing + 7 * inputs + 7
+    assert maps(net, 3, size, size) == [(width, 4, 4)]
+    assert net(torch.randn(2, 3, size, size)).shape == (2, 7)
+    assert PatchMix(depth=1, size=28, channels=1)(torch.randn(2, 1, 28, 28)).shape == (2, 10)
+
+
+@pytest.mark.parametrize("pooling", ["none", "sum"])
+def test_patch_mix_is_1_lipschitz_and_some_inputs_keep_their_distance(pooling):
+    net = oni.convert(PatchMix(48, 1, size=16, pooling=pooling), steps=12, center=False).double()
+    bound = float(oni.diagnostics.lipschitz_bound(net, (3, 16, 16)))
+    # Orthogonal weights, as far as 12 steps take these.
+    assert bound == pytest.approx(1, abs=1e-3)
+    features = nn.Sequential(net.patches, nn.Flatten(2), net.blocks)
+    x = torch.randn(4, 3, 16, 16, dtype=torch.float64)
+    sigma = oni.diagnostics.jacobian_spectrum(features, x).sigma
+    assert float(sigma.max()) <= bound
+    # Blocks that turned what they mix away from what they are averaged with would halve lengths twice.
+    assert float(sigma.median()) > 0.7
+    # Tokens that agree keep their length when they are summed.
+    alike = torch.randn(1, 48, 1, dtype=torch.float64).expand(1, 48, 16)
+    pooled = alike.sum(2) / 4 if pooling == "sum" else alike.flatten(1)
+    torch.testing.assert_close(pooled.norm(), alike.norm())
+
+
+def test_a_block_mixes_tokens_and_channels():
+    block = MixBlock(4, 6).double()
+    x = torch.randn(2, 4, 6, dtype=torch.float64)
+
+    def run(layers, x):
+        h = torch.einsum("ij,...j->...i", layers[0].weight, x) + layers[0].bias
+        return h, lambda y: torch.einsum("ij,...j->...i", layers[2].weight, y) + layers[2].bias
+
+    h, after = run(block.tokens, x)
+    pairs = h.unflatten(1, (2, 2)).sort(2).values.flatten(1, 2)  # of channels, which are on axis 1
+    middle = (x + after(pairs)) / 2
+    h, after = run(block.channels, middle.mT)
+    expected = (middle + after(h.unflatten(2, (2, 2)).sort(3).values.flatten(2)).mT) / 2
+    torch.testing.assert_close(block(x), expected)
+
+
 @pytest.mark.parametrize(("g", "k"), [(2, 1), (3, 2), (4, 3)])
 def test_vgg(g, k):
     net = VGG(g, k)
@@ -94,6 +156,24 @@ def test_resnet110(norm):
     kinds = Counter(type(module) for module in net.modules())
     assert kinds[nn.BatchNorm2d] == (109 if norm == "batch" else 0)
     assert kinds[nn.GroupNorm] == (109 if norm == "group" else 0)
+
+
+def test_resnet_with_frozen_biases():
+    torch.manual_seed(0)
+    trained = ResNetCIFAR(2)
+    torch.manual_seed(0)
+    frozen = ResNetCIFAR(2, frozen_bias=True)
+    assert [name for name, parameter in frozen.named_parameters() if not parameter.requires_grad] == [
+        f"{name}.bias" for name, module in frozen.named_modules() if isinstance(module, nn.Conv2d)
+    ]
+    assert all(parameter.requires_grad for parameter in trained.parameters())
+    # They are where torch's start leaves them, as are all other parameters.
+    for name, parameter in trained.named_parameters():
+        assert torch.equal(parameter, frozen.get_parameter(name)), name
+    assert all(convolution.bias.any() for convolution in convolutions(frozen))
+    for norm in ("batch", "group"):
+        with pytest.raises(ValueError, match=f"frozen_bias=True needs norm=\"none\", got norm='{norm}'"):
+            ResNetCIFAR(2, norm=norm, frozen_bias=True)
 
 
 def test_option_a_shortcut():
@@ -184,6 +264,7 @@ def test_dcgan_of_any_width():
     ("build", "shape"),
     [
         (lambda: MLP(20), (784,)),
+        (lambda: PatchMix(16, 2, size=8), (3, 8, 8)),
         (lambda: VGG(2, 1), (3, 32, 32)),
         (resnet110, (3, 32, 32)),
         (lambda: resnet18(norm="group", width=16, classes=5), (3, 64, 64)),
@@ -194,7 +275,19 @@ def test_dcgan_of_any_width():
         (lambda: resnet_gan.Generator(8), (LATENT,)),
         (lambda: resnet_gan.Discriminator(8), (3, 32, 32)),
     ],
-    ids=["mlp", "vgg", "resnet110", "resnet18", "vgg16", "resnet50", "dcgan-g", "dcgan-d", "resnet-g", "resnet-d"],
+    ids=[
+        "mlp",
+        "patch-mix",
+        "vgg",
+        "resnet110",
+        "resnet18",
+        "vgg16",
+        "resnet50",
+        "dcgan-g",
+        "dcgan-d",
+        "resnet-g",
+        "resnet-d",
+    ],
 )
 def test_converted_trained_and_baked(build, shape):
     net = build()
@@ -219,6 +312,12 @@ def test_converted_trained_and_baked(build, shape):
         (lambda: MLP(0), "depth must be at least 1, got 0"),
         (lambda: MLP(1, width=0), "width must be at least 1, got 0"),
         (lambda: MLP(1, norm="layer"), "norm must be one of 'none', 'batch', got 'layer'"),
+        (lambda: MLP(1, activation="gelu"), "activation must be one of 'relu', 'groupsort', got 'gelu'"),
+        (lambda: MLP(1, width=5, activation="groupsort"), "width must be even, as groupsort sorts pairs .* got 5"),
+        (lambda: PatchMix(15), "width must be even, as GroupSort sorts pairs of channels, got 15"),
+        (lambda: PatchMix(depth=0), "depth must be at least 1, got 0"),
+        (lambda: PatchMix(size=30), "patch must divide size, got patch=4, size=30"),
+        (lambda: PatchMix(pooling="mean"), "pooling must be one of 'none', 'sum', got 'mean'"),
         (lambda: VGG(0, 1), "g and k must be at least 1, got g=0, k=1"),
         (lambda: dcgan(width=0), "width must be at least 1, got 0"),
         (lambda: resnet_gan.resnet_gan(latent=0), "latent must be at least 1, got 0"),

@@ -41,6 +41,7 @@ def toy(monkeypatch):
     """An experiment fig99 of the paper, with charts."""
     experiment = SimpleNamespace(
         id="fig99",
+        file_name="fig99",
         title="A toy",
         shows="Nothing <b>bold</b>.",
         choices="None.",
@@ -68,9 +69,13 @@ def make_record():
             {"parameters": {"seed": seed, "mean": 3.0}, "measured": {"value": 0.5, "name": name}} for seed in (0, 1)
         ]
         claims = [
-            {"text": "It works", "verdict": "held", "detail": "0.5 < 1"},
-            {"text": "It is fast", "verdict": "not held", "detail": "it is not"},
-            {"text": "It is small", "verdict": "not tested", "detail": "the runs have 2 epochs, and this needs 10"},
+            {"kind": kind, "text": text, "verdict": verdict, "detail": detail}
+            for kind, text, verdict, detail in (
+                ("paper", "It works", "held", "0.5 < 1"),
+                ("paper", "It is fast", "not held", "it is not"),
+                ("paper", "It is small", "not tested", "the runs have 2 epochs, and this needs 10"),
+                ("ours", "It is new", "undecided", "one seed decides nothing"),
+            )
         ]
         record = {
             "id": "fig99",

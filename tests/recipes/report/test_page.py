@@ -5,8 +5,9 @@ import shutil
 from pathlib import Path
 
 import pytest
+from markupsafe import escape
 
-from oni.recipes.report.verdicts import read_claim
+from oni.recipes.report.verdicts import KINDS, VERDICTS, read_claim
 from oni.recipes.report.write import write_report
 
 ROOT = Path(__file__).parents[3]
@@ -28,8 +29,12 @@ def test_a_committed_experiment_shows_its_claims_and_numbers(report, folder):
     for claim in claims:
         assert claim["text"] in page.words
         assert claim["detail"] in page.words
-    assert page.source.count('class="badge good">held') == sum(claim["verdict"] == "held" for claim in claims)
-    assert page.source.count('class="badge bad">not held') == sum(claim["verdict"] == "not held" for claim in claims)
+    for verdict, badge in (("held", "good"), ("not held", "bad"), ("undecided", "neutral"), ("not tested", "neutral")):
+        count = page.source.count(f'class="badge {badge}">{verdict}')
+        assert count == sum(claim["verdict"] == verdict for claim in claims)
+    for kind, words in KINDS.items():
+        count = page.source.count(f'<span class="whose">{escape(words)}</span>')
+        assert count == sum(claim["kind"] == kind for claim in claims)
     # One picture, in place of charts or for those who have no JavaScript.
     assert page.tags.count("img") == 1
     assert page.tags.count("noscript") == 1 + bool(page.charts)
@@ -38,11 +43,12 @@ def test_a_committed_experiment_shows_its_claims_and_numbers(report, folder):
 
 def test_all_committed_experiments_are_counted_and_linked(report):
     page = report(ROOT / "results")
-    verdicts = [claim["verdict"] for folder in COMMITTED for claim in read_results(folder)[1]]
+    claims = [claim for folder in COMMITTED for claim in read_results(folder)[1]]
     assert f"{len(COMMITTED)} experiments" in page.words
-    assert f"{verdicts.count('held')} claims held" in page.words
-    assert f"{verdicts.count('not held')} not held" in page.words
-    assert f"{verdicts.count('not tested')} not tested" in page.words
+    for kind, words in KINDS.items():
+        verdicts = [claim["verdict"] for claim in claims if claim["kind"] == kind]
+        counts = [f"{verdicts.count(verdict)} {verdict}" for verdict in VERDICTS]
+        assert f"{words}: {', '.join(counts)}" in page.words
     links = [value[1:] for tag, name, value in page.attributes if (tag, name) == ("a", "href")]
     ids = [value for _, name, value in page.attributes if name == "id"]
     assert set(links) <= set(ids)
@@ -54,7 +60,13 @@ def test_a_claim_that_was_not_tested_says_why(report, toy, make_record, write, t
     page = report(write(tmp_path / "fig99" / "results.json", make_record()))
     assert '<span class="badge neutral">not tested at this preset</span>' in page.source
     assert "the runs have 2 epochs, and this needs 10" in page.words
-    assert "1 claims held" in page.words
+    assert "the paper's claims: 1 held, 1 not held, 0 undecided, 1 not tested" in page.words
+
+
+def test_an_undecided_claim_is_neither_good_nor_bad(report, toy, make_record, write, tmp_path):
+    page = report(write(tmp_path / "fig99" / "results.json", make_record()))
+    assert '<span class="badge neutral">undecided</span>' in page.source
+    assert "questions of our own: 0 held, 0 not held, 1 undecided, 0 not tested" in page.words
 
 
 def test_results_of_an_earlier_version_are_read(report, toy, make_record, write, tmp_path):
@@ -144,7 +156,7 @@ def test_hostile_texts_are_text(report, toy, make_record, write, write_run, tmp_
         date=HOSTILE,
         code=HOSTILE,
         overrides={HOSTILE: HOSTILE},
-        claims=[{"text": HOSTILE, "verdict": "held", "detail": HOSTILE}],
+        claims=[{"kind": "ours", "text": HOSTILE, "verdict": "held", "detail": HOSTILE}],
         machine={HOSTILE: HOSTILE},
         versions={"a": [HOSTILE]},
     )

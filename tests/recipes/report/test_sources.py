@@ -1,8 +1,10 @@
 import re
 import shutil
+import sys
 
 import pytest
 
+from oni.cli import main
 from oni.recipes.report.sources import read_sources
 from oni.recipes.report.write import write_report
 from oni.recipes.training.config import Config
@@ -56,6 +58,11 @@ BROKEN = {
         {"claims": [{"text": "a", "verdict": "hold", "detail": ""}]},
         "unknown verdict 'hold'; did you mean 'held'?",
     ),
+    "kind": (
+        "results.json",
+        {"claims": [{"kind": "papers", "text": "a", "verdict": "held", "detail": ""}]},
+        "unknown kind 'papers'; did you mean 'paper'?",
+    ),
     "date": ("results.json", {"date": 5}, '"date" must be a string, got 5'),
     "overrides": ("results.json", {"overrides": ["epochs=3"]}, '"overrides" must be an object'),
     "runs": ("results.json", {"runs": [1]}, "each run must be an object"),
@@ -72,6 +79,8 @@ BROKEN = {
         "KeyError: 'value'",
     ),
     "config": ("config.json", "[1]", "must be an object"),
+    "long config": ("config.json", {"method": "x" * 300_000}, "has 300,01"),
+    "deep metrics": ("metrics.json", '{"metrics": ' + "[" * 900 + "]" * 900 + "}", "nested more than 50 deep"),
     "status": ("metrics.json", {"metrics": {}}, '"status" must be a string, got nothing'),
     "number": ("metrics.json", {"metrics": {"status": "finished", "steps": "1"}}, '"steps" must be a number'),
     "epochs": ("metrics.json", {"metrics": {"status": "finished"}, "epochs": {}}, '"epochs" must be a list'),
@@ -101,6 +110,45 @@ def test_a_broken_file_is_named(toy, make_record, write, write_run, tmp_path, na
     assert str(error.value).startswith(str(folder / name))
     assert "\n" not in str(error.value)
     assert not to.exists()
+
+
+OWN = """
+from dataclasses import dataclass
+
+from oni.recipes.experiments.experiment import Comparison, Experiment
+
+
+@dataclass(frozen=True)
+class Parameters:
+    seed: int
+
+
+EXPERIMENT = Experiment(
+    id="ignored", title="A study of my own", shows="Nothing.", choices="None.", presets={}, parameters=(Parameters,),
+    plan=None, measure=None, paper={}, claims=[], draw=None, table=lambda results: Comparison(["a"], [["b"]]),
+)
+"""
+
+
+@pytest.mark.parametrize("command", ["report", "compare"])
+def test_an_experiment_of_the_user_s_own(make_record, write, tmp_path, monkeypatch, capsys, command):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    (tmp_path / "own_study.py").write_text(OWN)
+    runs = [{"parameters": {"seed": 0}, "measured": {}}]
+    for name in ("a", "b"):
+        write(tmp_path / name / "results.json", make_record(id="own_study:EXPERIMENT", runs=runs))
+    (tmp_path / "a" / "own_study-EXPERIMENT.svg").write_text("<svg></svg>")
+    # A folder may name any code: none of it is imported unless the user asks for it.
+    assert main([command, "a", "b"]) == 2
+    assert "if you trust own_study:EXPERIMENT, add --experiment own_study:EXPERIMENT" in capsys.readouterr().err
+    assert "own_study" not in sys.modules
+    assert main([command, "a", "b", "--experiment", "own_study:EXPERIMENT"]) == 0
+    if command == "report":
+        page = (tmp_path / "report.html").read_text()
+        assert "A study of my own" in page
+        assert "data:image/svg+xml;base64" in page
+    sys.modules.pop("own_study")
 
 
 @pytest.mark.parametrize(

@@ -80,6 +80,30 @@ def test_scales_start_from_data():
         make_task(method="plain", method_options={})
 
 
+def test_small_branches_keep_the_sum_of_a_residual_network_near_1():
+    options = {"network": "resnet-cifar", "network_options": {"blocks": 3}}
+    sizes = {}
+    for small in (False, True):
+        task = make_task(**options, small_branches=small)
+        network, outputs = task.models["network"], []
+        network.blocks.register_forward_hook(lambda _, __, out, kept=outputs: kept.append(out.detach()))
+        ends = [network.get_submodule(name) for name in network.branch_ends]
+        branches = []
+        for end in ends:
+            end.register_forward_hook(lambda _, __, out, kept=branches: kept.append(out.detach()))
+        network(task.parts.train.batch(torch.arange(48))[0])
+        expected = 9**-0.5 if small else 1.0
+        for out in branches:
+            # Nine branches; statistics of float32.
+            torch.testing.assert_close(
+                out.std((0, 2, 3), correction=0), torch.full((out.shape[1],), expected), atol=1e-3, rtol=0
+            )
+        sizes[small] = outputs[0].square().mean().sqrt().item()
+    assert sizes[True] < 1.5 < sizes[False]
+    with pytest.raises(ValueError, match="small_branches=true needs a network with branch_ends, and VGG has none"):
+        make_task(small_branches=True)
+
+
 def test_momentum_is_forgotten_when_the_rate_drops_and_only_then():
     task = make_task()
     optimizer = task.optimizers["network"].optimizer
@@ -130,14 +154,22 @@ def test_resumed_bit_for_bit_and_measured_when_asked(tmp_path, assert_equal_stat
     assert [row["test_loss"] for row in resumed.epochs] == [row["test_loss"] for row in whole.epochs]
 
 
-def test_a_frozen_bias_is_never_trained():
-    options = {"g": 1, "k": 1, "frozen_bias": True}
-    task = make_task(network_options=options, init_scale=False)
+@pytest.mark.parametrize(("network", "sizes"), [("vgg", {"g": 1, "k": 1}), ("resnet-cifar", {"blocks": 1})])
+def test_a_frozen_bias_is_never_trained(network, sizes):
+    """Neither by its gradient nor by weight decay or momentum; the bias of the output layer is."""
+    options = {**sizes, "frozen_bias": True}
+    task = make_task(network=network, network_options=options, init_scale=False, weight_decay=0.1, momentum=0.9)
+    output = task.models["network"].classifier.bias.clone()
     biases = [layer.bias.clone() for layer in task.models["network"].modules() if isinstance(layer, nn.Conv2d)]
     assert all(bias.any() for bias in biases)
     task.start_epoch(0, 0)
-    task.train_step()
+    for _ in range(2):
+        task.train_step()
     after = [layer.bias for layer in task.models["network"].modules() if isinstance(layer, nn.Conv2d)]
     assert all(map(torch.equal, biases, after))
+    assert not torch.equal(task.models["network"].classifier.bias, output)
+
+
+def test_a_frozen_bias_excludes_a_trained_one():
     with pytest.raises(ValueError, match="exclude each other"):
         VGG(1, 1, bias=True, frozen_bias=True)

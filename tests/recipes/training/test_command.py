@@ -35,7 +35,9 @@ def results(out, id="figA2"):
 
 
 def numbers(record):
-    return [run["measured"] for run in record["runs"]]
+    """What was measured, but for the time that it took."""
+    assert all(run["measured"]["cost"]["seconds"] > 0 for run in record["runs"])
+    return [{**run["measured"], "cost": {**run["measured"]["cost"], "seconds": None}} for run in record["runs"]]
 
 
 def test_changes_by_words_and_by_file(run, tmp_path):
@@ -49,13 +51,21 @@ def test_changes_by_words_and_by_file(run, tmp_path):
     record = results(out)
     assert [run["learning_rate"] for run in numbers(record)] == 4 * [0.25]
     assert {len(run["train_error"]) for run in numbers(record)} == {1}
-    assert re.search(r"^figA2, 1 of 4: 2-layer MLP, ONI, seed 0$", err, re.MULTILINE)
-    heading = r"^figA2, 4 of 4: 2-layer MLP, ONI-NS, Z orthogonal, not centred, seed 0(, about .* left after it)?$"
+    # A run is called after its row, whatever is overridden.
+    assert re.search(r"^figA2, 1 of 4: 20 layers, ONI, seed 0$", err, re.MULTILINE)
+    heading = r"^figA2, 4 of 4: 20 layers, ONI-NS, Z orthogonal, not centred, seed 0(, about .* left after it)?$"
     assert re.search(heading, err, re.MULTILINE)
     # What was run is what is recorded.
     for one in record["runs"]:
-        assert (one["parameters"]["epochs"], one["parameters"]["depth"], one["parameters"]["grid"]) == (1, 2, [0.25])
-        assert one["parameters"]["overrides"] == {"network_options.width": 32, "batch_size": 64}
+        config = one["parameters"]["config"]
+        assert (config["epochs"], config["learning_rate"], config["batch_size"], config["samples"]) == (
+            1,
+            0.25,
+            64,
+            256,
+        )
+        assert (config["network_options"]["depth"], config["network_options"]["width"]) == (2, 32)
+        assert "search" not in one["parameters"]
     assert record["overrides"] == {
         "network_options.depth": 2,
         "network_options.width": 32,
@@ -146,17 +156,17 @@ def test_a_selection_is_shown(run, tmp_path, monkeypatch):
     code, _, _ = run("figA2", *SMALL, "--preset", "smoke", "--out", tmp_path)
     assert code == 0
     for found in numbers(results(tmp_path)):
-        assert list(found["validation_error"]) == ["0.1", "0.5"]
-        best = min(found["validation_error"], key=found["validation_error"].get)
-        assert found["learning_rate"] == float(best)
+        assert list(found["tried"]) == ["learning rate 0.1", "learning rate 0.5"]
+        best = min(found["tried"], key=found["tried"].get)
+        assert found["learning_rate"] == found["chosen"]["learning_rate"] == float(best.split()[-1])
 
 
 def test_what_another_process_trains_comes_later(run, tmp_path, monkeypatch):
     busy, real, order = {"oni"}, reproduce.Experiment.run, []
 
     def one_is_busy(self, parameters, setting):
-        order.append(parameters.method)
-        if parameters.method in busy:
+        order.append(parameters.config.method)
+        if parameters.config.method in busy:
             busy.clear()
             raise Busy(11, "another process is training this run", "somewhere")
         return real(self, parameters, setting)
@@ -168,8 +178,9 @@ def test_what_another_process_trains_comes_later(run, tmp_path, monkeypatch):
     # A heading is printed only of what is trained here, once.
     headings = [line for line in err.splitlines() if line.startswith("figA2, ")]
     assert len(headings) == 4
-    assert re.match(r"figA2, 1 of 4: 2-layer MLP, ONI-NS, seed 0", headings[0])
-    assert [run["parameters"]["method"] for run in results(tmp_path)["runs"]] == ["oni", "oni-ns", "oni", "oni-ns"]
+    assert re.match(r"figA2, 1 of 4: 20 layers, ONI-NS, seed 0", headings[0])
+    methods = [run["parameters"]["config"].get("method", "oni") for run in results(tmp_path)["runs"]]
+    assert methods == ["oni", "oni-ns", "oni", "oni-ns"]
 
 
 def test_waiting_for_another_process_is_said_once(monkeypatch, capsys):
@@ -214,7 +225,8 @@ def test_where_every_learning_rate_diverges(run, tmp_path, monkeypatch):
     monkeypatch.setitem(PRESETS, "smoke", {**sizes, "select_epochs": 1})
     assert run("figA2", *SMALL, "--preset", "smoke", "--out", tmp_path)[0] == 0
     assert [found["status"] for found in numbers(results(tmp_path))] == 4 * ["diverged"]
-    assert [found["validation_error"] for found in numbers(results(tmp_path))] == 4 * [{"1e+30": None, "1e+38": None}]
+    tried = [found["tried"] for found in numbers(results(tmp_path))]
+    assert tried == 4 * [{"learning rate 1e+30": None, "learning rate 1e+38": None}]
 
 
 def command(*arguments):

@@ -3,10 +3,12 @@
 import json
 import os
 import signal
+import sys
 import threading
 import time
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -15,6 +17,7 @@ from oni.cli import main
 from oni.errors import make_install_command
 from oni.recipes.experiments.record import RUNS
 from oni.recipes.training import grid, ray_grid
+from oni.recipes.training.interruption import Interrupted
 from oni.recipes.training.overall import Overall
 
 FOUR = ["figA2", "--preset", "smoke", "network_options.width=16", "network_options.depth=3"]
@@ -206,3 +209,16 @@ def test_nothing_to_train(run, tmp_path, monkeypatch):
     monkeypatch.setattr(grid, "find_spec", lambda name: name)
     code, _, err = run("fig2", "--engine", "ray", "--out", tmp_path)
     assert (code, err) == (2, "oni: fig2 trains nothing, so --engine is of no use; leave it out\n")
+
+
+@pytest.mark.parametrize(
+    ("resumes", "again"), [(True, "start it again to"), (False, "start it again with --resume to")]
+)
+def test_what_is_said_when_stopped(monkeypatch, tmp_path, resumes, again):
+    """With a Ray of which nothing is asked."""
+    remote = SimpleNamespace(remote=lambda *_: None)
+    monkeypatch.setitem(sys.modules, "ray", SimpleNamespace(remote=lambda **_: lambda _: remote))
+    monkeypatch.setattr(ray_grid, "catch_signals", lambda: nullcontext(SimpleNamespace(asked=True)))
+    job = grid.Job("a run", lambda attempt: None)
+    with pytest.raises(Interrupted, match=f"^stopped; {again} continue$"):
+        ray_grid.Grid([job], [None], None, tmp_path, 1, 0.0, resumes=resumes).train()

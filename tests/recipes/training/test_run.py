@@ -19,7 +19,6 @@ from oni.recipes.tasks.classification import build_network
 from oni.recipes.training.config import Config
 from oni.recipes.training.devices import Hardware
 from oni.recipes.training.interruption import Interrupted
-from oni.recipes.training.learning_rate import AllDiverged, select_learning_rate
 from oni.recipes.training.optimizer import build_optimizer
 from oni.recipes.training.run import find_result, train
 from oni.recipes.training.run_folder import Busy, NotSaved, RunFolder
@@ -306,27 +305,28 @@ def test_no_weight_decay_on_scales():
         assert len(free["params"]) == 1  # of the one hidden layer
 
 
+@pytest.mark.parametrize(("decay_scales", "factor"), [(False, 1.0), (True, 1 - 0.5 * 0.1)])
+def test_scales_decay_if_they_are_asked_to(decay_scales, factor):
+    """A step without gradients is the decay alone: learning rate times weight decay times the parameter."""
+    config = replace(SMALL, weight_decay=0.1, learning_rate=0.5, momentum=0.0, decay_scales=decay_scales)
+    network = build_network(config)
+    optimizer = build_optimizer(config, network)
+    before = {name: parameter.detach().clone() for name, parameter in network.named_parameters()}
+    for parameter in network.parameters():
+        parameter.grad = torch.zeros_like(parameter)
+    optimizer.step()
+    scales = [name for name in before if name.endswith(".scale")]
+    assert len(scales) == 1  # of the one hidden layer
+    for name, parameter in network.named_parameters():
+        expected = before[name] * (factor if name in scales else 0.95)
+        # Three roundings of float32: of the rate, the product and the sum.
+        torch.testing.assert_close(parameter.detach(), expected, rtol=3 * torch.finfo(torch.float32).eps, atol=0)
+
+
 @pytest.mark.parametrize("method", ["plain", "orth-reg", "olm"])
 def test_other_methods_and_adam(method, images, tmp_path):
     config = replace(SMALL, method=method, method_options={}, optimizer="adam", learning_rate=0.01, epochs=1)
     assert train_quietly(config, tmp_path, images).metrics["status"] == "finished"
-
-
-def test_learning_rate_selection(images, tmp_path):
-    # So large a rate that the first step overflows.
-    grid = [1e-4, 0.5, 1e38]
-    config = replace(SMALL, method="plain", method_options={}, epochs=9)
-    chosen = select_learning_rate(config, grid, tmp_path, epochs=5, validation=20, data=images, progress="none")
-    assert list(chosen.errors) == grid
-    assert chosen.errors[1e38] is None
-    assert chosen.learning_rate == min(grid[:2], key=chosen.errors.get)
-    assert chosen.config == replace(config, learning_rate=chosen.learning_rate)
-    (record,) = tmp_path.glob("selection-*.json")
-    assert json.loads(record.read_text())["chosen"] == chosen.learning_rate
-    short = replace(config, learning_rate=0.5, epochs=5, validation=20)
-    assert not train_quietly(short, tmp_path, images).trained
-    with pytest.raises(AllDiverged):
-        select_learning_rate(config, [1e38], tmp_path, epochs=5, validation=20, data=images, progress="none")
 
 
 @pytest.mark.parametrize(

@@ -1,185 +1,71 @@
-"""What the CIFAR-10 tables and figures share: their networks and rows, the runs, and how a learning rate is chosen.
-
-For each row of a table (a method) and network, a *trial* is trained for every learning rate of the paper's grid, with
-images held out. The *final* runs of all seeds then take what was best in the trials.
-"""
+"""What the CIFAR-10 tables and figures share: networks, configurations, how results are read, and cells of tables."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+import statistics
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
-from oni.names import unknown_name
-from oni.recipes.experiments.rows import Options, Row, format_options
+from oni.recipes.experiments.errors import (
+    COST_COLUMNS,
+    COST_NOTE,
+    errors_at,
+    mean_and_deviation,
+    mean_error,
+    summarise_cost,
+)
+from oni.recipes.experiments.experiment import Quantity, Results
+from oni.recipes.experiments.runs import COLOURS, Changes, Row, Training, format_changes
+from oni.recipes.experiments.verdicts import Judgement, join_judgements
+
+if TYPE_CHECKING:
+    from oni.recipes.charts.chart import Chart
+    from oni.recipes.charts.curves import Styles
+    from oni.recipes.training.config import Config
 
 __all__ = [
     "BATCH",
-    "IMAGES",
+    "COLUMNS",
     "LONG",
+    "NOTE",
     "SHORT",
+    "SPEED_COLUMNS",
+    "SPEED_NOTE",
     "TEST_IMAGES",
     "VARIANTS",
-    "Beginning",
-    "Final",
-    "Training",
-    "Trial",
-    "describe_run",
-    "describe_sweeps",
-    "estimate_cost",
-    "find_network",
+    "chart_rates",
+    "describe_differences",
+    "describe_network",
+    "drop_epochs",
+    "find_runs",
+    "groups_of",
+    "judge_all",
+    "make_cells",
+    "make_config",
+    "make_speed_cells",
+    "mean_over_epochs",
     "name_network",
-    "name_trial",
+    "on_first_network",
+    "read_trials",
+    "row_errors",
+    "row_speeds",
+    "style_rows",
 ]
 
 BATCH = 128
 """The paper's, by which learning rates of other batch sizes are scaled."""
-IMAGES = {"cifar10": 50_000, "generated": 160}
 TEST_IMAGES = 10_000
 """Of CIFAR-10; the generated ones are too few for any claim."""
-LONG = {"steps": 20_000, "seeds": 2}
-"""What a claim about the errors of trained networks needs: a third of the paper's 62,400 steps."""
+LONG = {"steps": 10_000, "seeds": 2}
+"""What a claim about the errors of trained networks needs: a sixth of the paper's 62,400 steps, both drops of the
+learning rate among them."""
 SHORT = {"steps": 500, "seeds": 2}
 """What a claim about the speed of training needs."""
+PAPER_EPOCHS = 160
 
 
-@dataclass(frozen=True)
-class Trial:
-    """A network trained with one learning rate, to see how good that is."""
-
-    row: str
-    network: str
-    """As ``g2k1`` or ``resnet20``."""
-    batch_size: int
-    learning_rate: float
-    """For batches of this size."""
-    options: Options
-    """The candidate of the row."""
-    seed: int
-    data: str
-    samples: int
-    validation: int
-    epochs: int
-    measure_every: int
-    overrides: Options = field(default_factory=dict)
-    """What the user changed of its configuration."""
-
-    @property
-    def steps(self) -> int:
-        """How many updates it trains."""
-        return count_steps(self)
-
-    def override(self, overrides: Options) -> Trial:
-        """The run with the overrides that are not sizes of the preset."""
-        return apply_overrides(self, overrides)
-
-
-@dataclass(frozen=True)
-class Final:
-    """A network trained with what is best of some trials."""
-
-    row: str
-    network: str
-    batch_size: int
-    options: Options
-    """Beside those of the chosen candidate, over them."""
-    seed: int
-    data: str
-    samples: int
-    validation: int
-    epochs: int
-    measure_every: int
-    rates: tuple[float, ...]
-    """To choose from; scaled by the batch size where the trials have another. One alone is taken as it is."""
-    candidates: tuple[Options, ...]
-    trials_network: str
-    trials_batch_size: int
-    trials_seed: int
-    trials_validation: int
-    overrides: Options = field(default_factory=dict)
-
-    @property
-    def steps(self) -> int:
-        """How many updates it trains."""
-        return count_steps(self)
-
-    def override(self, overrides: Options) -> Final:
-        """The run with the overrides that are not sizes of the preset."""
-        return apply_overrides(self, overrides)
-
-    def trials(self) -> list[Trial]:
-        """The trials that it takes the best of; none if there is nothing to choose."""
-        if len(self.rates) * len(self.candidates) == 1:
-            return []
-        return [
-            Trial(
-                row=self.row,
-                network=self.trials_network,
-                batch_size=self.trials_batch_size,
-                learning_rate=rate,
-                options=candidate,
-                seed=self.trials_seed,
-                data=self.data,
-                samples=self.samples,
-                validation=self.trials_validation,
-                epochs=self.epochs,
-                measure_every=self.measure_every,
-                overrides=self.overrides,
-            )
-            for candidate in self.candidates
-            for rate in self.rates
-        ]
-
-
-@dataclass(frozen=True)
-class Beginning:
-    """The first steps of a network at a constant learning rate: does it train?"""
-
-    row: str
-    network: str
-    batch_size: int
-    learning_rate: float
-    seed: int
-    data: str
-    samples: int
-    epochs: int
-    overrides: Options = field(default_factory=dict)
-
-    @property
-    def steps(self) -> int:
-        """How many updates it trains."""
-        return count_steps(self)
-
-    def override(self, overrides: Options) -> Beginning:
-        """The run with the overrides that are not sizes of the preset."""
-        return apply_overrides(self, overrides)
-
-
-Training = Trial | Final | Beginning
-
-
-R = TypeVar("R", Trial, Final, Beginning)
-
-
-def count_steps(run: Training) -> int:
-    if run.data not in IMAGES:
-        raise ValueError(unknown_name("data", run.data, IMAGES))
-    held_out = 0 if isinstance(run, Beginning) else run.validation
-    return run.epochs * ((run.samples or IMAGES[run.data] - held_out) // run.batch_size)
-
-
-def apply_overrides(run: R, overrides: Options) -> R:
-    """The run with the overrides that are not sizes of the preset; all batches then have one size."""
-    rest = {key: value for key, value in overrides.items() if key not in ("data", "samples", "epochs")}
-    changes: dict[str, Any] = {}
-    if "batch_size" in rest:
-        size = rest.pop("batch_size")
-        changes = {"batch_size": size} | ({"trials_batch_size": size} if isinstance(run, Final) else {})
-    return replace(run, **changes, overrides=rest)
-
-
-# Networks.
+# Networks and configurations.
 
 
 def find_network(name: str) -> tuple[str, dict[str, int]]:
@@ -196,72 +82,47 @@ def find_network(name: str) -> tuple[str, dict[str, int]]:
     raise ValueError(f"unknown network {name!r}; write g2k1 for a VGG, or resnet20, of any depth 6n + 2")
 
 
-def count_products(network: str) -> float:
-    """Multiplications and additions for one image, in millions."""
-    kind, options = find_network(network)
-    if kind == "vgg":
-        g, a = options["g"], 32 * options["k"]
-        layers = [(32, 3 * a + g * a * a), (16, (2 + 4 * (g - 1)) * a * a), (8, (8 + 16 * (g - 1)) * a * a)]
-    else:
-        pairs = 2 * options["blocks"]
-        layers = [
-            (32, 3 * 16 + pairs * 16**2),
-            (16, 16 * 32 + (pairs - 1) * 32**2),
-            (8, 32 * 64 + (pairs - 1) * 64**2),
-        ]
-    return sum(size**2 * 9 * weights for size, weights in layers) / 1e6
+def name_network(group: str) -> str:
+    """The network of a group of runs as the paper calls it.
 
-
-def estimate_cost(run: Training) -> float:
-    """How long a run takes beside others: small batches use the machine less well."""
-    return run.steps * (run.batch_size + 8) * count_products(run.network)
-
-
-# Names.
-
-
-def name_network(name: str) -> str:
-    """A network as the paper calls it.
-
-    >>> name_network("g2k1"), name_network("resnet110")
+    >>> name_network("g2k1"), name_network("resnet110, batch 2")
     ('g = 2, k = 1', 'Res-110')
     """
-    kind, options = find_network(name)
+    kind, options = find_network(group.partition(",")[0].partition(" ")[0])
     return f"g = {options['g']}, k = {options['k']}" if kind == "vgg" else f"Res-{6 * options['blocks'] + 2}"
 
 
-def name_trial(trial: Trial) -> str:
-    """What a trial tries."""
-    return ", ".join(filter(None, [format_options(trial.options), f"learning rate {trial.learning_rate:g}"]))
+def make_config(network: str, *, epochs: int, batch_size: int = BATCH, precision: str = "", **sizes: Any) -> Config:
+    """What all rows share; what the paper's text leaves open is as in the authors' code."""
+    from oni.recipes.training.config import Config
 
-
-def describe_run(run: Training) -> str:
-    """A run in a few words; network and row first, which ``--only g2k1/oni`` chooses."""
-    words = [f"{run.network}/{run.row}"]
-    if run.batch_size != BATCH:
-        words.append(f"batch {run.batch_size}")
-    if isinstance(run, Trial):
-        words.append(name_trial(run))
-    elif isinstance(run, Beginning):
-        words.append(f"first {run.steps} steps at learning rate {run.learning_rate:g}")
-    else:
-        words += filter(None, [format_options(run.options), "best of its trials" if run.trials() else ""])
-    return ", ".join([*words, f"seed {run.seed}"])
-
-
-def describe_sweeps(rows: Sequence[Row]) -> dict[str, str]:
-    """What a table varies, so that nobody overrides it."""
-    titles = f"compares {', '.join(row.title for row in rows)}"
-    keys = {key for row in rows for options in (row.options, *row.candidates) for key in options}
-    # These of a row may be changed for all: they are the named variants.
-    keys -= {"init_scale", "method_options.start"}
-    return {
-        "learning_rate": "chooses it on images held out",
-        "validation": "chooses learning rates on images held out",
-        "method": titles,
-        "network": "has networks of its own",
-        **dict.fromkeys(sorted(keys), titles),
+    name, options = find_network(network)
+    is_residual = name == "resnet-cifar"
+    settings: dict[str, Any] = {
+        "network": name,
+        "network_options": options,
+        "method": "plain",
+        "momentum": 0.9,
+        "weight_decay": 1e-4 if is_residual else 0.0,
+        "batch_size": batch_size,
+        "epochs": epochs,
+        "drops": drop_epochs(epochs),
+        "drop_factor": 0.1 if is_residual else 0.2,
+        "normalise": "mean-std",
+        "augment": ("flip", "crop"),
+        **({"precision": precision} if precision else {}),
+        **sizes,
     }
+    return Config(**settings)
+
+
+def drop_epochs(epochs: int) -> tuple[int, ...]:
+    """After which epochs the learning rate drops: at a half and three quarters, as 80 and 120 of 160.
+
+    >>> drop_epochs(160), drop_epochs(10), drop_epochs(2), drop_epochs(1)
+    ((80, 120), (5, 7), (1,), ())
+    """
+    return tuple(sorted({epochs // 2, epochs * 3 // 4} - {0}))
 
 
 VARIANTS = (
@@ -270,3 +131,151 @@ VARIANTS = (
     "augment=flip-half,crop-together for one crop offset per batch from reflected images and a flip of exactly half "
     "of each batch"
 )
+
+
+# Reading the results.
+
+
+def groups_of(results: Results) -> list[str]:
+    """The networks, with their batch sizes, in the order of the plan."""
+    return list(dict.fromkeys(run.parameters.group for run in results))
+
+
+def on_first_network(results: Results) -> Results:
+    """The runs of the network that comes first."""
+    return results.where(group=groups_of(results)[0]) if results else results
+
+
+def find_runs(results: Results, row: Row, group: str) -> Results:
+    """The runs of a row in a group, one of each seed."""
+    return results.where(row=row.name, group=group)
+
+
+def row_errors(results: Results, rows: Sequence[Row], group: str, part: str = "test") -> dict[str, list[float]]:
+    """The errors at the end of each row, of all seeds; none of a row without runs."""
+    return {row.title: errors_at(find_runs(results, row, group), part) for row in rows}
+
+
+def row_speeds(results: Results, rows: Sequence[Row], group: str) -> dict[str, list[float]]:
+    """The mean of the training errors over all epochs, of all seeds: the lower, the faster it falls."""
+    return {row.title: mean_over_epochs(find_runs(results, row, group)) for row in rows}
+
+
+def mean_over_epochs(runs: Results) -> list[float]:
+    """The mean of the training errors over all epochs, of all seeds."""
+    return [
+        statistics.fmean(mean_error(Results([run]), "train", epoch) for epoch in range(run.parameters.epochs))
+        for run in runs
+    ]
+
+
+def read_trials(runs: Results) -> list[tuple[Changes, float]]:
+    """What was tried for a row, and the errors on held-out samples in percent; 100 where a trial diverged."""
+    if not runs or runs[0].parameters.search is None:
+        return []
+    errors = [100.0 if error is None else 100 * error for error in runs[0].measured["tried"].values()]
+    return list(zip(runs[0].parameters.search.candidates, errors, strict=True))
+
+
+def judge_all(judge: Callable[[Results, str], Judgement]) -> Callable[[Results], Judgement]:
+    """Held if a claim holds on every network; not held if it fails on one."""
+    return lambda results: join_judgements({name_network(name): judge(results, name) for name in groups_of(results)})
+
+
+# Tables.
+
+COLUMNS = ["network, method", "paper", "ours", "train", "learning rate", "seeds", *COST_COLUMNS, "what differs"]
+NOTE = f"Errors in percent. Paper and ours: of the test images, at the end; train: of the last epoch. {COST_NOTE} "
+SPEED_COLUMNS = ["network, method", "mean", "epoch 1", "half-way", "end", "learning rate", "seeds", "what differs"]
+SPEED_NOTE = (
+    "Training errors in percent, means over seeds ± their standard deviation: over all epochs, after the first, half "
+    "and all of them. The paper draws this and prints no numbers."
+)
+
+
+def make_cells(
+    title: str,
+    row: Row,
+    runs: Results,
+    printed: float | None,
+    summarise: Callable[[Sequence[float]], Quantity],
+    *more: str,
+) -> list[str | Quantity]:
+    """A line of the table: what the paper prints, the errors of all seeds in one number, and what differs."""
+    chosen = {key: value for key, value in runs[0].measured.get("chosen", {}).items() if key != "learning_rate"}
+    return [
+        title,
+        Quantity(printed),
+        *(summarise(errors_at(runs, part)) for part in ("test", "train")),
+        ", ".join(filter(None, [f"{runs[0].measured['learning_rate']:g}", format_changes(chosen)])),
+        Quantity(len(runs), digits=0),
+        *summarise_cost(runs),
+        "; ".join([*more, *describe_differences(runs[0].parameters, row)]) or "nothing",
+    ]
+
+
+def make_speed_cells(title: str, row: Row, runs: Results, *more: str) -> list[str | Quantity]:
+    """A line of a table of training errors."""
+    training: Training = runs[0].parameters
+    epochs = (0, max(0, training.epochs // 2 - 1), training.epochs - 1)
+    return [
+        title,
+        mean_and_deviation(mean_over_epochs(runs)),
+        *(mean_and_deviation(errors_at(runs, "train", epoch)) for epoch in epochs),
+        Quantity(runs[0].measured["learning_rate"], digits=None),
+        Quantity(len(runs), digits=0),
+        "; ".join([*more, *describe_differences(training, row)]) or "nothing",
+    ]
+
+
+def describe_network(group: str, paper: str) -> list[str]:
+    """That a network is not the paper's, if so."""
+    network = group.partition(",")[0]
+    return [] if network == paper else [f"{network}, not {paper}"]
+
+
+def describe_differences(training: Training, row: Row) -> list[str]:
+    """How a run differs from what the paper says of it."""
+    config, search = training.config, training.search
+    words = ["not in the paper"] if row.ours else []
+    if config.epochs != PAPER_EPOCHS:
+        words.append(f"{config.epochs} of {PAPER_EPOCHS} epochs")
+    if config.samples:
+        words.append(f"{config.samples:,} of 50,000 images")
+    if config.precision != "32-true":
+        words.append(config.precision)
+    if len(row.rates) > 1 and search is None:
+        words.append("learning rate not searched")
+    elif search is not None and "epochs" in search.trial:
+        words.append(f"learning rate from trials of {search.trial['epochs']} epochs")
+    candidates = {format_changes(chosen) for chosen in row.candidates}
+    if len(candidates) > 1 and (search is None or len(search.candidates) < len(candidates) * len(row.rates)):
+        words.append(f"only {format_changes(row.candidates[0])}")
+    return words
+
+
+# Charts.
+
+
+def style_rows(results: Results, rows: Sequence[Row], group: str) -> Styles:
+    """Colour and runs of each row that has some, by its title."""
+    styles = {row.title: (COLOURS[row.name], find_runs(results, row, group)) for row in rows}
+    return {name: (colour, runs) for name, (colour, runs) in styles.items() if runs}
+
+
+def chart_rates(results: Results, rows: Sequence[Row], group: str) -> Chart:
+    """The errors on held-out images over the learning rate, in the trials of each row; the best candidate of each."""
+    from oni.recipes.charts.chart import Chart, Series
+    from oni.recipes.charts.curves import with_error_axis
+
+    series = []
+    for row in rows:
+        best: dict[float, float] = {}
+        for candidate, error in read_trials(find_runs(results, row, group)):
+            rate = candidate["learning_rate"]
+            best[rate] = min(best.get(rate, 100.0), error)
+        if best:
+            rates = sorted(best)
+            series.append(Series(row.title, rates, [best[rate] for rate in rates], COLOURS[row.name]))
+    title = f"{name_network(group)}: held-out error over the rate"
+    return with_error_axis(Chart(title, "learning rate", "validation error, %", series, x_log=True))

@@ -2,39 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from oni.recipes.experiments.cifar10 import table1
 from oni.recipes.experiments.cifar10.family import (
     LONG,
-    SHORT,
-    Final,
-    Trial,
-    describe_run,
-    describe_sweeps,
-    estimate_cost,
-    name_network,
-)
-from oni.recipes.experiments.cifar10.reading import (
     SPEED_COLUMNS,
     SPEED_NOTE,
-    final_runs,
-    find_finals,
+    find_runs,
+    groups_of,
     judge_all,
     make_speed_cells,
-    networks_of,
+    name_network,
     on_first_network,
     row_speeds,
     style_rows,
 )
-from oni.recipes.experiments.cifar10.table1 import CHOICES, PRESET_CHOICES
-from oni.recipes.experiments.cifar10.training import make_measure
-from oni.recipes.experiments.cifar10.vgg import BEST, ONI, OTHERS, OUR_ROWS, PRESETS, ROWS, plan
-from oni.recipes.experiments.errors import judge_lower
-from oni.recipes.experiments.experiment import Claim, Comparison, Experiment, Judgement, Quantity, Results
+from oni.recipes.experiments.cifar10.table1 import BEST, CHOICES, ONI, OTHERS, OUR_ROWS, PRESET_CHOICES, ROWS
+from oni.recipes.experiments.experiment import Claim, Comparison, Quantity, Results
+from oni.recipes.experiments.runs import Row
+from oni.recipes.experiments.verdicts import Judgement, Kind, judge_lower
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
     from oni.recipes.charts.chart import Chart
 
 __all__ = ["EXPERIMENT"]
@@ -42,39 +33,39 @@ __all__ = ["EXPERIMENT"]
 
 def table(results: Results) -> Comparison:
     cells: list[list[str | Quantity]] = []
-    for network in networks_of(results):
+    for network in groups_of(results):
         for row in ROWS:
-            if runs := find_finals(results, row.name, network):
+            if runs := find_runs(results, row, network):
                 cells.append(make_speed_cells(f"{network}, {row.title}", row, runs))
     return Comparison(SPEED_COLUMNS, cells, SPEED_NOTE)
 
 
+def judge_speeds(results: Results, network: str, own: Sequence[Row], others: Sequence[Row]) -> Judgement:
+    """Whether the training errors of rows fall faster than those of others; the spread is pooled over all rows."""
+    ours, theirs = (row_speeds(results, rows, network) for rows in (own, others))
+    return judge_lower(ours, theirs, pooled=list(row_speeds(results, ROWS, network).values()))
+
+
 def judge_fastest(results: Results, network: str) -> Judgement:
-    return judge_lower(row_speeds(results, BEST, network), row_speeds(results, OTHERS, network))
+    return judge_speeds(results, network, BEST, OTHERS)
 
 
 def judge_practice(results: Results, network: str) -> Judgement:
-    return judge_lower(row_speeds(results, [ONI], network), row_speeds(results, OUR_ROWS, network))
+    return judge_speeds(results, network, [ONI], OUR_ROWS)
 
 
 CLAIMS = [
     Claim(
+        Kind.PAPER,
         "The training errors of ONI and OLM-sqrt2 fall fastest on every network",
         judge_all(judge_fastest),
         LONG,
-        final_runs,
     ),
     Claim(
-        "On the first network, also in short training: the training errors of ONI and OLM-sqrt2 fall fastest",
-        judge_all(judge_fastest),
-        SHORT,
-        on_first_network,
-    ),
-    Claim(
-        "On the first network: ONI's falls faster than those of OrthInit x sqrt 2 and batch normalisation (not a claim "
-        "of the paper)",
+        Kind.OURS,
+        "ONI's falls faster than those of OrthInit x sqrt 2 and batch normalisation",
         judge_all(judge_practice),
-        SHORT,
+        LONG,
         on_first_network,
     ),
 ]
@@ -84,37 +75,22 @@ def charts(results: Results) -> list[Chart]:
     from oni.recipes.charts.curves import error_chart
 
     return [
-        error_chart(
-            f"{name_network(network)}: training error", style_rows(results.where(network=network), ROWS), ["train"]
-        )
-        for network in networks_of(results)
+        error_chart(f"{name_network(network)}: training error", style_rows(results, ROWS, network), ["train"])
+        for network in groups_of(results)
     ]
 
 
-def draw(results: Results) -> Figure:
-    from oni.recipes.charts.matplotlib import draw_charts
-
-    return draw_charts(charts(results))
-
-
-EXPERIMENT = Experiment(
+EXPERIMENT = replace(
+    table1.EXPERIMENT,
     id="figA4",
     title="Training errors of seven methods on VGG-style networks",
     shows="ONI and OLM scaled by sqrt 2 converge faster than the other methods, in epochs, on every network.",
     choices="The runs of Table 1: nothing is trained twice. How fast a training error falls is judged by its mean over "
-    "all epochs; that can be seen in short training too, as far as it goes. The training error is that of an epoch's "
+    "all epochs. The training error is that of an epoch's "
     f"augmented images, while the network changes. {CHOICES}{PRESET_CHOICES}",
-    presets=PRESETS,
-    parameters=(Trial, Final),
-    plan=plan,
-    measure=make_measure(ROWS),
     paper={"printed numbers": None},
     claims=CLAIMS,
     table=table,
-    draw=draw,
     charts=charts,
-    trains=True,
-    sweeps=describe_sweeps(ROWS),
-    describe=describe_run,
-    cost=estimate_cost,
+    findings="",
 )

@@ -1,39 +1,45 @@
-"""What the Fashion-MNIST figures share: deep MLPs, their runs and presets, and how they are named."""
+"""What the Fashion-MNIST figures share: deep MLPs, their plan and presets, how they are named and read."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from oni.recipes.experiments.errors import COST_COLUMNS, COST_NOTE, errors_at, mean_and_deviation, summarise_cost
+from oni.recipes.experiments.experiment import Comparison, Quantity, Results
+from oni.recipes.experiments.runs import Row, Training, plan_rows
+from oni.recipes.experiments.verdicts import Judgement, judge_lower
 
 if TYPE_CHECKING:
-    from oni.recipes.experiments.setting import Setting
+    from oni.recipes.charts.curves import Styles
     from oni.recipes.training.config import Config
 
 __all__ = [
     "BATCH",
-    "IMAGES",
+    "COLOURS",
+    "CONVERGED",
     "ISOMETRIC",
     "LONG",
+    "NOTABLE",
     "PRESETS",
     "PRINTED",
     "SPECTRUM_STEP",
     "START",
-    "TEST_IMAGES",
+    "TRAINS",
     "WIDTH",
-    "Network",
-    "Training",
-    "TrainingSizes",
+    "count_test_images",
     "describe_choices",
-    "describe_sweeps",
-    "describe_training",
-    "estimate_cost",
-    "halfway",
+    "errors_of",
+    "find_runs",
     "is_orthogonalised",
+    "judge_practice",
     "make_config",
-    "make_measure",
     "make_plan",
-    "name_network",
+    "make_table",
+    "mlp",
+    "spectra",
+    "style_rows",
 ]
 
 GRID = (0.05, 0.1, 0.5, 1.0)
@@ -54,12 +60,17 @@ PRESETS: dict[str, dict[str, Any]] = {
 }
 LONG = {"steps": 2000}
 """What a claim about the end of training needs: ten epochs of the embedded sample are a sixth of that."""
-IMAGES = {"fashion-mnist": 60_000, "fashion-mnist-sample": 10_000}
-TEST_IMAGES = {"fashion-mnist": 10_000, "fashion-mnist-sample": 2000}
 BATCH = 256
 WIDTH = 256
+HELD_OUT = 5000
 SPECTRUM_STEP = 200
 """The step at which the paper looks at weights."""
+NOTABLE = 1.0
+"""Percentage points that are called a notable difference here: a few times the spread over seeds."""
+TRAINS = 50.0
+"""Percent of training errors below which a network trains at all; guessing has 90."""
+CONVERGED = 20.0
+"""Percent of training errors below which training has converged, after ten epochs."""
 
 PRINTED = {"start": "given", "center": True}
 """ONI as the paper has it: the entries of Z independent and random, rows centred."""
@@ -67,197 +78,12 @@ ISOMETRIC = {"start": "orthogonal", "center": False}
 """What keeps the signal best: Z starts orthogonal, rows are not centred."""
 
 
-@dataclass(frozen=True)
-class Network:
-    """A network of a figure, before seeds and sizes."""
-
-    depth: int
-    method: str
-    options: Mapping[str, Any] = field(default_factory=dict)
-    rate: float | None = None
-    """The learning rate that was chosen on the full data: presets without a grid train with it."""
-    network_options: Mapping[str, Any] = field(default_factory=dict)
-    seeds: int | None = None
-    """At most so many in a sparing preset."""
-    select_options: Mapping[str, Any] | None = None
-    """The method's options with which a sparing preset chooses the learning rate, if not its own."""
-
-
-@dataclass(frozen=True)
-class Training:
-    """One run: a network trained from one seed, after its learning rate was chosen."""
-
-    depth: int
-    method: str
-    options: Mapping[str, Any]
-    select_options: Mapping[str, Any]
-    seed: int
-    grid: tuple[float, ...]
-    """The learning rates to choose from; one alone is taken as it is."""
-    select_epochs: int
-    """How long the runs are by which it is chosen."""
-    select_seed: int
-    data: str
-    samples: int
-    epochs: int
-    network_options: Mapping[str, Any] = field(default_factory=dict)
-    overrides: Mapping[str, Any] = field(default_factory=dict)
-    """What the user changed of its configuration."""
-
-    @property
-    def steps(self) -> int:
-        """How many updates it trains."""
-        return self.epochs * ((self.samples or IMAGES[self.data]) // int(self.overrides.get("batch_size", BATCH)))
-
-    def override(self, overrides: Mapping[str, Any]) -> Training:
-        """The run with the overrides that are not sizes of the preset."""
-        changes: dict[str, Any] = {}
-        rest = {key: value for key, value in overrides.items() if key not in ("data", "samples", "epochs")}
-        if "learning_rate" in rest:
-            changes["grid"] = (float(rest.pop("learning_rate")),)
-        if "network_options.depth" in rest:
-            changes["depth"] = rest.pop("network_options.depth")
-        own = {key.partition(".")[2]: value for key, value in rest.items() if key.startswith("method_options.")}
-        for name in ("options", "select_options"):
-            options = getattr(self, name)
-            changes[name] = {**options, **{option: own[option] for option in options.keys() & own.keys()}}
-        return replace(self, **changes, overrides=rest)
-
-
-@dataclass(frozen=True)
-class TrainingSizes:
-    """What a preset says of the runs."""
-
-    data: str
-    samples: int
-    epochs: int
-    seeds: int
-    grid: tuple[float, ...] = ()
-    """Empty: each network has its own learning rate."""
-    select_epochs: int = 0
-    sparing: bool = False
-
-
-# From networks to runs.
-
-
-def make_plan(networks: Sequence[Network]) -> Callable[..., list[Training]]:
-    """From a preset's sizes to the runs: every network with every seed."""
-
-    def plan(seed: int, **sizes: Any) -> list[Training]:
-        preset = TrainingSizes(**sizes)
-        runs = []
-        for network in networks:
-            count = min(preset.seeds, network.seeds or preset.seeds) if preset.sparing else preset.seeds
-            runs += [make_run(network, preset, first_seed=seed, seed=seed + index) for index in range(count)]
-        return runs
-
-    return plan
-
-
-def make_run(network: Network, preset: TrainingSizes, *, first_seed: int, seed: int) -> Training:
-    if not preset.grid and network.rate is None:
-        raise ValueError(f"{name_network(network)} of {network.depth} layers has no learning rate: give its rate")
-    select_options = network.select_options if preset.sparing and network.select_options else network.options
-    return Training(
-        depth=network.depth,
-        method=network.method,
-        options=network.options,
-        select_options=select_options,
-        seed=seed,
-        grid=preset.grid or (network.rate or 0.0,),
-        # Networks without orthogonalisation take a tenth of the time, so their rates are chosen on whole runs.
-        select_epochs=preset.select_epochs if is_orthogonalised(network) else preset.epochs,
-        select_seed=first_seed,
-        data=preset.data,
-        samples=preset.samples,
-        epochs=preset.epochs,
-        network_options=network.network_options,
-    )
-
-
-class Trainable(Protocol):
-    """What the configuration of a run is made from."""
-
-    @property
-    def depth(self) -> int: ...
-    @property
-    def method(self) -> str: ...
-    @property
-    def options(self) -> Mapping[str, Any]: ...
-    @property
-    def network_options(self) -> Mapping[str, Any]: ...
-    @property
-    def overrides(self) -> Mapping[str, Any]: ...
-    @property
-    def seed(self) -> int: ...
-    @property
-    def data(self) -> str: ...
-    @property
-    def samples(self) -> int: ...
-    @property
-    def epochs(self) -> int: ...
-
-
-def is_orthogonalised(network: Network | Trainable) -> bool:
-    """Whether its method orthogonalises weights in every step, which takes ten times as long."""
-    return network.method.startswith(("oni", "olm"))
-
-
-def estimate_cost(run: Training) -> float:
-    """How long a run takes beside others: steps times layers, ten times that with orthogonalisation."""
-    searched = len(run.grid) * run.select_epochs / run.epochs if len(run.grid) > 1 else 0
-    return run.steps * run.depth * (10 if is_orthogonalised(run) else 1) * (1 + searched)
-
-
-def make_config(run: Trainable, **changes: Any) -> Config:
-    """The configuration of a run; its learning rate is still to be chosen."""
-    from oni.recipes.experiments.train_network import override_config
-    from oni.recipes.training.config import Config
-
-    settings = {
-        "network": "mlp",
-        "network_options": {"depth": run.depth, "width": WIDTH, "bias": False, **run.network_options},
-        "method": run.method,
-        "method_options": run.options,
-        "seed": run.seed,
-        "data": run.data,
-        "samples": run.samples,
-        "epochs": run.epochs,
-        # As far along as in the code of the authors' earlier paper.
-        "drops": halfway(run.epochs),
-        "drop_factor": 0.5,
-        **changes,
-    }
-    return override_config(Config(**settings), run.overrides)
-
-
-def halfway(epochs: int) -> tuple[int, ...]:
-    """After which epoch the learning rate is halved."""
-    return (epochs // 2,) if epochs > 1 else ()
-
-
-def make_measure(keep: Sequence[str] = ()) -> Callable[[Setting, Training], dict[str, Any]]:
-    """The function that trains a run; of what was watched only ``keep`` is recorded."""
-
-    def measure(setting: Setting, run: Training) -> dict[str, Any]:
-        from oni.recipes.experiments.train_network import WATCHED, choose_learning_rate, train_network
-
-        select = make_config(run, method_options=run.select_options, seed=run.select_seed)
-        rate, errors = choose_learning_rate(select, run.grid, setting, epochs=run.select_epochs)
-        measured = train_network(replace(make_config(run), learning_rate=rate, watch=WATCHED), setting)
-        measured["validation_error"] = {f"{rate:g}": error for rate, error in errors.items()}
-        return {name: value for name, value in measured.items() if name not in WATCHED or name in keep}
-
-    return measure
-
-
-# How networks are called.
+# Rows.
 
 NAMES = {
     "plain": "plain, torch's start",
     "lecun": "plain",
-    "he": "He's start",
+    "he": "He initialisation",
     "orth-init": "OrthInit",
     "oni": "ONI",
     "oni-ns": "ONI-NS",
@@ -267,18 +93,46 @@ NAMES = {
 STARTS = {"given": "Z random", "orthogonal": "Z orthogonal"}
 
 
-def name_network(network: Network | Trainable) -> str:
-    """The name for legends and tables, without the depth.
+def mlp(
+    depth: int,
+    method: str,
+    options: Mapping[str, Any] | None = None,
+    rate: float = 0.0,
+    *,
+    network_options: Mapping[str, Any] | None = None,
+    seeds: int | None = None,
+    trial: Mapping[str, Any] | None = None,
+) -> Row:
+    """A network of a figure.
 
-    >>> name_network(Network(20, "oni", {**ISOMETRIC, "steps": 3}))
-    'ONI, Z orthogonal, not centred, T = 3'
-    >>> name_network(Network(20, "he", network_options={"norm": "batch"}))
-    'batch norm'
+    >>> mlp(20, "oni", {**ISOMETRIC, "steps": 3}).name, mlp(20, "he", network_options={"norm": "batch"}).title
+    ('20 layers, ONI, Z orthogonal, not centred, T = 3', 'batch norm')
+
+    Args:
+        depth: hidden layers.
+        method, options: what is done to their weights.
+        rate: the learning rate that was chosen on the full data: presets without a grid train with it.
+        network_options: besides the depth.
+        seeds: at most so many in a sparing preset.
+        trial: the method's options with which a sparing preset chooses the learning rate, where they differ.
     """
-    options = network.options
-    if network.network_options.get("norm") == "batch":
+    options, network_options = options or {}, network_options or {}
+    title = name_network(method, options, network_options)
+    changes = {
+        "network_options.depth": depth,
+        **{f"network_options.{name}": value for name, value in network_options.items()},
+        "method": method,
+        **{f"method_options.{name}": value for name, value in options.items()},
+    }
+    differing = {f"method_options.{name}": value for name, value in (trial or {}).items()}
+    return Row(f"{depth} layers, {title}", title, changes, rate=rate, seeds=seeds, trial=differing)
+
+
+def name_network(method: str, options: Mapping[str, Any], network_options: Mapping[str, Any]) -> str:
+    """The name for legends and tables, without the depth."""
+    if network_options.get("norm") == "batch":
         return "batch norm"
-    words = [NAMES[network.method]]
+    words = [NAMES[method]]
     if options.get("gain") == "relu":
         words[0] += " x sqrt 2"
     if "start" in options and {key: options[key] for key in PRINTED} != PRINTED:
@@ -287,42 +141,176 @@ def name_network(network: Network | Trainable) -> str:
         words.append(f"T = {options['steps']}")
     if "groups" in options:
         words.append(f"G = {WIDTH // options['groups']}")
+    if "learn_scale" in options:
+        words.append("learnable scale" if options["learn_scale"] else "fixed scale")
     if "bound" in options:
         words.append(f"{options['bound']} bound")
     return ", ".join(words)
 
 
-def describe_training(run: Training) -> str:
-    """A run in a few words."""
-    return f"{run.depth}-layer MLP, {name_network(run)}, seed {run.seed}"
+def is_orthogonalised(row: Row) -> bool:
+    """Whether its method orthogonalises weights in every step, which takes ten times as long."""
+    return str(row.changes["method"]).startswith(("oni", "olm"))
 
 
-def describe_sweeps(networks: Sequence[Network]) -> dict[str, str]:
-    """What a figure varies, so that nobody overrides it."""
-    names = list(dict.fromkeys(name_network(network) for network in networks))
-    sweeps = {"method": f"compares {', '.join(names)}"}
-    keys = {
-        **{f"method_options.{option}": option for network in networks for option in network.options},
-        **{f"network_options.{option}": option for network in networks for option in network.network_options},
-        "network_options.depth": "depth",
-    }
-    for key, option in keys.items():
-        values = [
-            {**network.options, **network.network_options, "depth": network.depth}.get(option) for network in networks
-        ]
-        values = [value for index, value in enumerate(values) if value not in values[:index]]
-        if len(values) > 1:
-            shown = ", ".join(str(value) for value in values if value is not None)
-            sweeps[key] = f"compares networks with {option} = {shown}"
-    return sweeps
+# From rows to runs.
+
+
+def make_config(*, data: str, samples: int, epochs: int, **changes: Any) -> Config:
+    """What all rows share."""
+    from oni.recipes.training.config import Config
+
+    return Config(
+        network="mlp",
+        network_options={"depth": 1, "width": WIDTH, "bias": False},
+        method="plain",
+        data=data,
+        samples=samples,
+        epochs=epochs,
+        # As far along as in the code of the authors' earlier paper.
+        drops=halfway(epochs),
+        drop_factor=0.5,
+        **changes,
+    )
+
+
+def halfway(epochs: int) -> tuple[int, ...]:
+    """After which epoch the learning rate is halved."""
+    return (epochs // 2,) if epochs > 1 else ()
+
+
+def make_plan(rows: Sequence[Row]) -> Callable[..., list[Training]]:
+    """From a preset's sizes to the runs: every network with every seed."""
+
+    def plan(
+        seed: int,
+        *,
+        seeds: int,
+        epochs: int,
+        grid: tuple[float, ...] = (),
+        select_epochs: int = 0,
+        sparing: bool = False,
+        **sizes: Any,
+    ) -> list[Training]:
+        from oni.recipes.training.watch import WATCHED
+
+        config = make_config(epochs=epochs, watch=WATCHED, **sizes)
+        runs: list[Training] = []
+        for row in rows:
+            own = row if sparing else replace(row, seeds=None, trial={})
+            # Networks without orthogonalisation take a tenth of the time, so their rates are chosen on whole runs.
+            length = select_epochs if is_orthogonalised(row) else epochs
+            trial = {"epochs": length, "validation": HELD_OUT, "seed": seed, "watch": ()} if grid else None
+            runs += plan_rows([own], config, range(seed, seed + seeds), trial=trial, rates=grid)
+        return runs
+
+    return plan
+
+
+# Reading the results.
+
+COLOURS = {
+    "plain, torch's start": "#999999",
+    "plain": "#666666",
+    "He initialisation": "#8B5A2B",
+    "OrthInit": "#E69F00",
+    "OrthInit x sqrt 2": "#D55E00",
+    "batch norm": "#CC79A7",
+    "ONI": "#0072B2",
+    "ONI-NS": "#56B4E9",
+    "OLM": "#CC79A7",
+    "OLM-NS": "#D55E00",
+    "ONI, Z orthogonal, not centred": "#009E73",
+    "ONI-NS, Z orthogonal, not centred": "#8ED1B8",
+    "ONI, Z random, not centred": "#7A5195",
+    "ONI, Z orthogonal, centred": "#B07AA1",
+    "OLM, learnable scale": "#E8B4D0",
+    "ONI, G = 64": "#56B4E9",
+    "ONI, G = 64, fixed scale": "#0072B2",
+    "ONI, T = 9, G = 64": "#8ED1B8",
+    "ONI, T = 9, G = 64, fixed scale": "#009E73",
+}
+"""Of the lines, by name; variants of a method that are not here are drawn in shades of one colour."""
+
+
+def find_runs(results: Results, row: Row) -> Results:
+    """The runs of a row, one of each seed."""
+    return results.where(row=row.name)
+
+
+def style_rows(results: Results, rows: Sequence[Row], *, shades: bool = False) -> Styles:
+    """Colour and runs of each row that has runs, by its title; ``shades`` of one colour for a sweep."""
+    from oni.recipes.charts.curves import ramp
+
+    colours = ramp(COLOURS["ONI"], len(rows)) if shades else [COLOURS[row.title] for row in rows]
+    styles = {row.title: (colour, find_runs(results, row)) for row, colour in zip(rows, colours, strict=True)}
+    return {name: (colour, runs) for name, (colour, runs) in styles.items() if runs}
+
+
+def make_table(rows: Sequence[Row]) -> Callable[[Results], Comparison]:
+    """A function that makes a table with a line for each network."""
+
+    def table(results: Results) -> Comparison:
+        cells: list[list[str | Quantity]] = []
+        for row in rows:
+            runs = find_runs(results, row)
+            depth = runs[0].parameters.config.network_options["depth"] if runs else row.changes["network_options.depth"]
+            name = f"{depth} layers, {row.title}"
+            if not runs:
+                cells.append([name, *4 * ["not yet measured"], "0", *2 * ["-"]])
+                continue
+            errors = [errors_at(runs, "train", 0), errors_at(runs), errors_at(runs, "test")]
+            rate = Quantity(runs[0].measured["learning_rate"], digits=None)
+            seeds = Quantity(len(runs), digits=0)
+            cells.append([name, rate, *map(mean_and_deviation, errors), seeds, *summarise_cost(runs)])
+        return Comparison(
+            ["network", "learning rate", "train, epoch 1", "train, end", "test, end", "seeds", *COST_COLUMNS],
+            cells,
+            "Errors in percent, means over seeds ± their standard deviation. The paper draws this and prints no "
+            f"numbers. {COST_NOTE}",
+        )
+
+    return table
+
+
+def spectra(runs: Results, layer: int) -> list[tuple[list[float], list[float]]]:
+    """At the start and after 200 steps (or at the end, if there are fewer), of every seed."""
+    pairs = []
+    for run in runs:
+        by_step = run.measured["spectrum"]
+        later = min(SPECTRUM_STEP, max(map(int, by_step)))
+        pairs.append((by_step["0"][str(layer)], by_step[str(later)][str(layer)]))
+    return pairs
+
+
+def errors_of(results: Results, rows: Sequence[Row], part: str = "train") -> dict[str, list[float]]:
+    """The errors at the end by the title of the row, of all seeds; none of a row without runs."""
+    return {row.title: errors_at(find_runs(results, row), part) for row in rows}
+
+
+def count_test_images(results: Results) -> int:
+    """How many images the networks were tested on."""
+    from oni.recipes.data.datasets import DATASETS
+
+    return DATASETS[next(run.parameters.data for run in results if hasattr(run.parameters, "data"))].test_images
+
+
+def judge_practice(rows: Sequence[Row], ours: Row) -> Callable[[Results], Judgement]:
+    """Whether our network ends with a lower test error than each of the practitioners' networks."""
+
+    def judge(results: Results) -> Judgement:
+        own, others = (errors_of(results, chosen, "test") for chosen in ([ours], rows))
+        return judge_lower(own, others, images=count_test_images(results))
+
+    return judge
 
 
 # Texts.
 
 
-def describe_choices(networks: Sequence[Network], text: str) -> str:
+def describe_choices(rows: Sequence[Row], text: str) -> str:
     """What the paper leaves open, with what is said of one figure at the end."""
-    depths = " or ".join(map(str, sorted({network.depth for network in networks})))
+    depths = " or ".join(map(str, sorted({row.changes["network_options.depth"] for row in rows})))
     return SHARED.format(depths=depths) + text
 
 

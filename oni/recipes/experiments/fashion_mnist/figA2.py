@@ -4,39 +4,32 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
-from oni.recipes.experiments.experiment import Claim, Experiment, Judgement, Results
+from oni.recipes.experiments.experiment import Claim, Experiment, Results
 from oni.recipes.experiments.fashion_mnist.family import (
     LONG,
     PRESETS,
     START,
-    Network,
-    Training,
     describe_choices,
-    describe_sweeps,
-    describe_training,
-    estimate_cost,
-    make_measure,
+    find_runs,
     make_plan,
+    make_table,
+    style_rows,
 )
 from oni.recipes.experiments.fashion_mnist.fig6 import ISOMETRIC_20, SCALED
-from oni.recipes.experiments.fashion_mnist.reading import (
-    find_runs,
-    make_table,
-    style_networks,
-)
+from oni.recipes.experiments.runs import Row, describe_sweeps, measure
+from oni.recipes.experiments.verdicts import Judgement, Kind, Verdict, all_hold, is_below_limit, mirror
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
     from oni.recipes.charts.chart import Chart
 
 __all__ = ["EXPERIMENT"]
 
 ONI = {"as printed": SCALED[20, "oni"], "Z orthogonal, not centred": ISOMETRIC_20[0]}
 ONI_NS = {"as printed": SCALED[20, "oni-ns"], "Z orthogonal, not centred": ISOMETRIC_20[1]}
-NETWORKS: list[Network] = [SCALED[20, "oni"], SCALED[20, "oni-ns"], *ISOMETRIC_20]
+ROWS: list[Row] = [SCALED[20, "oni"], SCALED[20, "oni-ns"], *ISOMETRIC_20]
 VANISHED = 1e-3
 """Of the signal at the other end of the network."""
 
@@ -61,40 +54,52 @@ def gradients_left(runs: Results, when: str) -> list[float]:
 
 
 def divide(a: float | None, b: float | None) -> float:
-    """Not a number where a run diverged: no claim holds of that."""
+    """Not a number where a run diverged."""
     return a / b if a is not None and b else math.nan
+
+
+def has_vanished(*ratios: list[float]) -> list[Verdict]:
+    """Whether what is left of each signal is surely below a thousandth; judged on a logarithmic scale."""
+    if not all(math.isfinite(left) for row in ratios for left in row):
+        return [Verdict.UNDECIDED]
+    logs = [[math.log10(max(left, 1e-30)) for left in row] for row in ratios]
+    return [is_below_limit(row, math.log10(VANISHED), pooled=logs) for row in logs]
 
 
 def vanishes(when: str) -> Callable[[Results], Judgement]:
     def judge(results: Results) -> Judgement:
-        held, texts = True, []
-        for name, network in ONI_NS.items():
-            runs = find_runs(results, network)
-            activations, gradients = activations_left(runs, when), gradients_left(runs, when)
-            if name == "as printed":
-                held = all(left < VANISHED for left in activations + gradients)
-            texts.append(
-                f"{name}: {max(activations):.1e} of the activation and {max(gradients):.1e} of the gradient are left"
+        left = {
+            name: (
+                activations_left(find_runs(results, network), when),
+                gradients_left(find_runs(results, network), when),
             )
-        return held, "; ".join(texts)
+            for name, network in ONI_NS.items()
+        }
+        texts = [
+            f"{name}: {max(activations):.1e} of the activation and {max(gradients):.1e} of the gradient are left"
+            for name, (activations, gradients) in left.items()
+        ]
+        return all_hold(has_vanished(*left["as printed"])), "; ".join(texts)
 
     return judge
 
 
 def gradient_stays(results: Results) -> Judgement:
-    held, texts = True, []
-    for name, network in ONI.items():
-        start, end = (gradients_left(find_runs(results, network), when) for when in ("start", "end"))
-        if name == "as printed":
-            held = all(left > VANISHED for left in start + end)
-        texts.append(f"{name}: {min(start):.2g} is left at the start and {min(end):.2g} at the end")
-    return held, "; ".join(texts)
+    left = {
+        name: [gradients_left(find_runs(results, network), when) for when in ("start", "end")]
+        for name, network in ONI.items()
+    }
+    texts = [
+        f"{name}: {min(start):.2g} is left at the start and {min(end):.2g} at the end"
+        for name, (start, end) in left.items()
+    ]
+    return all_hold(map(mirror, has_vanished(*left["as printed"]))), "; ".join(texts)
 
 
 CLAIMS = [
-    Claim("ONI-NS: activations and gradients vanish at the start", vanishes("start")),
-    Claim("ONI-NS: activations and gradients vanish at the end", vanishes("end"), LONG),
-    Claim("ONI: the gradient does not vanish", gradient_stays, LONG),
+    Claim(Kind.PAPER, "ONI-NS: activations and gradients vanish at the start", vanishes("start")),
+    Claim(Kind.PAPER, "ONI-NS: activations and gradients vanish at the end", vanishes("end"), LONG),
+    Claim(Kind.PAPER, "ONI: the gradient does not vanish", gradient_stays, LONG),
 ]
 
 
@@ -104,17 +109,11 @@ CLAIMS = [
 def charts(results: Results) -> list[Chart]:
     from oni.recipes.charts.curves import signal_chart
 
-    styles = style_networks(results, NETWORKS)
+    styles = style_rows(results, ROWS)
     return [
         signal_chart("Activations", styles, "input", "mean |x|"),
         signal_chart("Gradients", styles, "gradient", "mean |dL/dh|"),
     ]
-
-
-def draw(results: Results) -> Figure:
-    from oni.recipes.charts.matplotlib import draw_charts
-
-    return draw_charts(charts(results))
 
 
 EXPERIMENT = Experiment(
@@ -123,22 +122,18 @@ EXPERIMENT = Experiment(
     shows="Without scaling, activations and gradients vanish exponentially with depth, when training begins and at its "
     "end. With it the gradient does not vanish.",
     choices=describe_choices(
-        NETWORKS,
+        ROWS,
         "Mean absolute values over the first 256 training samples, as the figure's text has it (its formulas leave out "
         "the division). They vanish, here, if the last layer's is less than a thousandth of the first hidden layer's "
         f"(the activations) or the other way round (the gradients). {START}",
     ),
     presets=PRESETS,
-    parameters=(Training,),
-    plan=make_plan(NETWORKS),
-    measure=make_measure(keep=["signal"]),
+    plan=make_plan(ROWS),
+    measure=partial(measure, keep=["signal"]),
     paper={"printed numbers": None},
     claims=CLAIMS,
-    table=make_table(NETWORKS),
-    draw=draw,
+    table=make_table(ROWS),
     charts=charts,
     trains=True,
-    sweeps=describe_sweeps(NETWORKS),
-    describe=describe_training,
-    cost=estimate_cost,
+    sweeps=describe_sweeps(ROWS),
 )

@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from oni.recipes.experiments.fashion_mnist.family import BATCH, Network
+from oni.recipes.experiments.fashion_mnist.family import BATCH, make_config
+from oni.recipes.experiments.runs import Row, apply_changes
 from oni.timing import Times, interleaved, quartiles
 
 __all__ = ["StepTimes", "time_steps"]
@@ -25,21 +26,22 @@ class StepTimes:
     def override(self, overrides: Mapping[str, Any]) -> StepTimes:
         return self
 
+    def describe(self) -> str:
+        return f"{self.depth} layers, time of a step"
 
-def time_steps(run: StepTimes, networks: Mapping[str, Network]) -> dict[str, Any]:
+
+def time_steps(run: StepTimes, rows: Mapping[str, Row]) -> dict[str, Any]:
     """Forward, backward and update of every network of this depth on one batch, in turns; in milliseconds."""
     import torch
     import torch.nn.functional as F
 
-    from oni.recipes.methods import apply
-    from oni.recipes.networks.registry import NETWORKS, find_output_layer
+    from oni.recipes.tasks.classification import build_network
 
     torch.manual_seed(run.seed)
     images, labels = torch.randn(BATCH, 1, 28, 28), torch.randint(10, (BATCH,))
 
-    def make_step(network: Network) -> Callable[[], object]:
-        model = NETWORKS["mlp"](depth=run.depth, bias=False, **network.network_options)
-        apply(network.method, model, skip=find_output_layer(model), **network.options)
+    def make_step(row: Row) -> Callable[[], object]:
+        model = build_network(apply_changes(make_config(data="fashion-mnist", samples=0, epochs=1), row.changes))
         optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
 
         def step() -> None:
@@ -49,7 +51,7 @@ def time_steps(run: StepTimes, networks: Mapping[str, Network]) -> dict[str, Any
 
         return step
 
-    steps = {name: make_step(network) for name, network in networks.items()}
+    steps = {name: make_step(row) for name, row in rows.items()}
     for step in steps.values():
         step()  # the first is slower
     times: dict[str, Times] = {name: {} for name in steps}

@@ -1,33 +1,49 @@
-"""What the GAN figures share: their networks, runs and presets, and how they are named."""
+"""What the GAN figures share: their rows, presets, how images are measured, and how results are read."""
 
 from __future__ import annotations
 
+import math
+import statistics
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from oni.recipes.experiments.errors import COST_COLUMNS, COST_NOTE, summarise_cost
+from oni.recipes.experiments.experiment import Comparison, Quantity, Results, Run
+from oni.recipes.experiments.runs import Row, Training, describe_sweeps, plan_rows, read_cost, train
+from oni.recipes.experiments.verdicts import Judgement, Verdict, all_hold, is_lower
 
 if TYPE_CHECKING:
     from oni.recipes.experiments.setting import Setting
-    from oni.recipes.training.config import Config
-    from oni.recipes.training.run import Result
 
 __all__ = [
-    "ADAM",
+    "DISTANCES",
+    "FACTORS",
     "LONG",
+    "NOT_MEASURED",
     "PAPER_LENGTH",
+    "SCORES",
     "SETTINGS",
     "SHORT",
-    "Adam",
-    "GANRun",
-    "Player",
-    "estimate_cost",
-    "make_config",
+    "TRAINING_DISTANCE",
+    "Column",
+    "Pairs",
+    "at_the_end",
+    "describe_choices",
+    "find_runs",
+    "judge_closer",
+    "judge_pairs",
     "make_plan",
     "make_presets",
+    "make_sweeps",
+    "make_table",
     "measure",
+    "missing",
+    "nobody_diverges",
     "oni",
+    "outcome",
     "spectral",
-    "train_run",
 ]
 
 SMOKE = {
@@ -84,14 +100,16 @@ def make_presets(**changes: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     return {name: {**sizes, **changes.get(name, {})} for name, sizes in presets.items()}
 
 
-PAPER_LENGTH = {"generator_updates": 20_000}
-"""What a claim of the paper about images at the end of training needs; its runs have 156,200."""
-LONG = {"generator_updates": 1000}
+PAPER_LENGTH = {"steps": 20_000}
+"""What a claim of the paper about images at the end of training needs: updates of the generator; it has 156,200."""
+LONG = {"steps": 1000}
 """What a claim about the beginning of training needs."""
-SHORT = {"generator_updates": 500}
+SHORT = {"steps": 500}
 PRINTED_WIDTHS = {"dcgan": 64, "resnet-gan": 128}
-IMAGES = {"cifar10": 50_000, "fashion-mnist-sample": 10_000, "fashion-mnist": 60_000}
-CHANNELS = {"cifar10": 3}
+NETWORKS = {"dcgan": "DCGAN", "resnet-gan": "ResNet GAN"}
+
+
+# Rows.
 
 
 @dataclass(frozen=True)
@@ -118,190 +136,389 @@ SETTINGS = {
 """The paper's six, by its letters."""
 
 
-@dataclass(frozen=True)
-class Player:
-    """A GAN of a figure, before seeds and sizes: what is in its discriminator, and how both are trained."""
-
-    method: str
-    options: Mapping[str, Any] = field(default_factory=dict)
-    network: str = "dcgan"
-    loss: str = "non-saturating"
-    adam: str = ""
-    """The letter of a setting; empty for the paper's usual one."""
-    first_layer: str = "method"
-    pooling: str = ""
-    """In the discriminator of a ResNet GAN; empty for DCGAN, which has none."""
-    seeds: int | None = None
-    """At most so many in a sparing preset."""
+Pairs = Mapping[str, tuple[Row, Row]]
+"""SN and ONI, by what they have in common."""
 
 
-def spectral(**changes: Any) -> Player:
-    """A discriminator with spectral normalisation."""
-    return Player("sn", **changes)
+def spectral(**changes: Any) -> Row:
+    """A discriminator with spectral normalisation; see `make_row`."""
+    return make_row("SN", {"method": "sn"}, **changes)
 
 
-def oni(steps: int, **changes: Any) -> Player:
-    """A discriminator with ONI, without a learnable scale, as in the paper."""
-    return Player("oni-ns", {"steps": steps, "learn_scale": False}, **changes)
+def oni(steps: int, **changes: Any) -> Row:
+    """A discriminator with ONI, without a learnable scale, as in the paper; see `make_row`."""
+    options = {"method": "oni-ns", "method_options.steps": steps, "method_options.learn_scale": False}
+    return make_row(f"ONI, T = {steps}", options, **changes)
 
 
-@dataclass(frozen=True)
-class GANRun:
-    """One run: a GAN trained from one seed."""
+def make_row(
+    name: str,
+    method: Mapping[str, Any],
+    *,
+    network: str = "dcgan",
+    loss: str = "non-saturating",
+    adam: str = "",
+    first_layer: str = "method",
+    pooling: str = "",
+    seeds: int | None = None,
+) -> Row:
+    """A GAN of a figure.
 
-    network: str
-    width: int
-    method: str
-    options: Mapping[str, Any]
-    loss: str
-    adam: str
-    first_layer: str
-    pooling: str
-    seed: int
-    data: str
-    samples: int
-    batch_size: int
-    updates: int
-    """Of the generator in an epoch; 0 for one for each batch of the data."""
-    epochs: int
-    distance_samples: int
-    images: int
-    """Generated to be measured at the end."""
-    real_images: int
-    """That they are compared with."""
-    overrides: Mapping[str, Any] = field(default_factory=dict)
-    """What the user changed of its configuration."""
+    >>> oni(2).name, spectral(adam="A").name, oni(3, first_layer="unnormalised").name
+    ('ONI, T = 2', 'SN, setting A', 'ONI, T = 3, first layer unnormalised')
 
-    @property
-    def generator_updates(self) -> int:
-        """How many updates of the generator it makes."""
-        updates = int(self.overrides.get("task_options.updates", self.updates))
-        batch = int(self.overrides.get("batch_size", self.batch_size))
-        return self.epochs * (updates or (self.samples or IMAGES[self.data]) // batch)
-
-    def override(self, overrides: Mapping[str, Any]) -> GANRun:
-        """The run with the overrides that are not sizes of the preset."""
-        rest = {key: value for key, value in overrides.items() if key not in ("data", "samples", "epochs")}
-        return replace(self, overrides=rest)
-
-
-@dataclass(frozen=True)
-class Sizes:
-    """What a preset says of the runs."""
-
-    data: str
-    samples: int
-    width: int
-    batch_size: int
-    updates: int
-    epochs: int
-    seeds: int
-    images: int
-    real_images: int
-    distance_samples: int = 1000
-    sparing: bool = False
+    Args:
+        name: of the method.
+        method: its options.
+        network: both networks.
+        loss: of both.
+        adam: the letter of a setting; empty for the paper's usual one.
+        first_layer: of the discriminator, if it is special.
+        pooling: in the discriminator of a ResNet GAN.
+        seeds: at most so many in a sparing preset.
+    """
+    optimiser = SETTINGS.get(adam, ADAM)
+    words = [name, *([f"setting {adam}"] if adam else [])]
+    words += [f"first layer {first_layer}"] if first_layer != "method" else []
+    words += [f"{pooling} pooling"] if pooling else []
+    words += [f"{loss} loss"] if loss != "non-saturating" or pooling else []
+    changes = {
+        **method,
+        "network": network,
+        "momentum": optimiser.beta1,
+        "task_options.loss": loss,
+        "task_options.n_dis": optimiser.n_dis,
+        "task_options.beta2": optimiser.beta2,
+        "task_options.first_layer": first_layer,
+        **({"network_options.pooling": pooling} if pooling else {}),
+    }
+    title = ", ".join(words)
+    return Row(title, title, changes, rate=optimiser.learning_rate, seeds=seeds)
 
 
-def make_plan(players: Sequence[Player]) -> Callable[..., list[GANRun]]:
-    """From a preset's sizes to the runs: every player with every seed."""
+def make_plan(rows: Sequence[Row]) -> Callable[..., list[Training]]:
+    """From a preset's sizes to the runs: every row with every seed, fewer of some in a sparing preset."""
 
-    def plan(seed: int, **given: Any) -> list[GANRun]:
-        sizes = Sizes(**given)
-        runs = []
-        for player in players:
-            count = min(sizes.seeds, player.seeds or sizes.seeds) if sizes.sparing else sizes.seeds
-            runs += [make_run(player, sizes, seed + index) for index in range(count)]
-        return runs
+    def plan(
+        seed: int,
+        *,
+        data: str,
+        samples: int,
+        width: int,
+        batch_size: int,
+        updates: int,
+        epochs: int,
+        seeds: int,
+        images: int,
+        real_images: int,
+        distance_samples: int = 1000,
+        keep_every: int = 0,
+        sparing: bool = False,
+    ) -> list[Training]:
+        from oni.recipes.data.datasets import DATASETS
+        from oni.recipes.training.config import Config
+
+        chosen = rows if sparing else [replace(row, seeds=None) for row in rows]
+        network = str(rows[0].changes["network"])
+        config = Config(
+            task="gan",
+            task_options={
+                "updates": updates,
+                "distance_samples": distance_samples,
+                "keep_every": keep_every,
+            },
+            data=data,
+            samples=samples,
+            network=network,
+            network_options={"width": width, "channels": DATASETS[data].shape[0]},
+            method="plain",
+            optimizer="adam",
+            batch_size=batch_size,
+            epochs=epochs,
+            drops=(),
+        )
+        # Adam changes every weight by about the learning rate, and an output by the sum over a filter's inputs: in
+        # narrower networks as much less.
+        factor = PRINTED_WIDTHS[network] / width
+        group, every_seed = NETWORKS[network], range(seed, seed + seeds)
+        return plan_rows(chosen, config, every_seed, group=group, rate_factor=factor, images=(images, real_images))
 
     return plan
 
 
-def make_run(player: Player, sizes: Sizes, seed: int) -> GANRun:
-    return GANRun(
-        network=player.network,
-        width=sizes.width,
-        method=player.method,
-        options=player.options,
-        loss=player.loss,
-        adam=player.adam,
-        first_layer=player.first_layer,
-        pooling=player.pooling,
-        seed=seed,
-        data=sizes.data,
-        samples=sizes.samples,
-        batch_size=sizes.batch_size,
-        updates=sizes.updates,
-        epochs=sizes.epochs,
-        distance_samples=sizes.distance_samples,
-        images=sizes.images,
-        real_images=sizes.real_images,
-    )
+def make_sweeps(rows: Sequence[Row]) -> dict[str, str]:
+    """What a figure varies, so that nobody overrides it."""
+    names = f"compares {', '.join(row.title for row in rows)}"
+    several = len({row.rate for row in rows}) > 1
+    optimisers = dict.fromkeys(("learning_rate", "momentum"), names) if several else {}
+    return describe_sweeps(rows, task="trains GANs", **optimisers)
 
 
-def make_config(run: GANRun) -> Config:
-    """The configuration of a run."""
-    from oni.recipes.experiments.train_network import override_config
-    from oni.recipes.training.config import Config
+SHARED = (
+    "As printed: {network}, z of 128 normal numbers, Adam, one orthogonalisation for each update of the discriminator, "
+    "in which there is no learnable scale; rows are centred. As in the authors' code, the last, dense layer of the "
+    "discriminator keeps spectral normalisation with ONI too, images are in [-1, 1] and not mirrored. Unlike there, "
+    "each update of the discriminator has fresh real images, and the learning rate stays (it falls by 1 % an epoch "
+    "there): task_options.reuse_batch=true and task_options.epoch_decay=0.99 do as they do. An epoch is as many "
+    "updates of the generator as the images fill batches of 64, as in their code; so 200 epochs are 156,200 updates. "
+    "Preset paper is that. Preset full, for a CPU: {full}, batches of 32. laptop and smoke: the embedded Fashion-MNIST "
+    "sample with black around it, and smaller still. In narrower networks the learning rate is as much larger as they "
+    "are narrower (at width 16, 8e-4 for 2e-4): Adam changes every weight by about the learning rate, so that the "
+    "outputs change less where a filter has fewer inputs. "
+)
 
-    adam = SETTINGS.get(run.adam, ADAM)
-    pooling = {"pooling": run.pooling} if run.pooling else {}
-    config = Config(
-        task="gan",
-        task_options={
-            "loss": run.loss,
-            "n_dis": adam.n_dis,
-            "beta2": adam.beta2,
-            "updates": run.updates,
-            "first_layer": run.first_layer,
-            "distance_samples": run.distance_samples,
-        },
-        data=run.data,
-        samples=run.samples,
-        network=run.network,
-        network_options={"width": run.width, "channels": CHANNELS.get(run.data, 1), **pooling},
-        method=run.method,
-        method_options=run.options,
-        optimizer="adam",
-        # Adam changes every weight by about the learning rate, and an output by the sum over a filter's inputs: in
-        # narrower networks as much less.
-        learning_rate=adam.learning_rate * PRINTED_WIDTHS[run.network] / run.width,
-        momentum=adam.beta1,
-        batch_size=run.batch_size,
-        epochs=run.epochs,
-        drops=(),
-        seed=run.seed,
-    )
-    return override_config(config, run.overrides)
 
+def describe_choices(network: str, full: str, text: str) -> str:
+    """What the paper leaves open, with what is said of one figure at the end."""
+    return SHARED.format(network=network, full=full) + text
+
+
+# Measuring.
 
 CURVES = ("d_loss", "g_loss", "real_score", "fake_score", "d_error", "pixel_deviation", "random_feature_distance")
+ON_THE_WAY = 1000
+"""Images by which generators that were kept before the end are measured, at most."""
+PROVENANCE = ("samples", "real_samples", "mode", "extractor", "extractor_sha256", "preparation", "weights", "biased")
 
 
-def measure(setting: Setting, run: GANRun) -> dict[str, Any]:
+def measure(training: Training, setting: Setting) -> dict[str, Any]:
     """Train and measure, or read what was: the curves by epoch, the distances at the end."""
-    from oni.recipes.experiments.gan.measuring import measure_images
-
-    result = train_run(setting, run)
+    result = train(training.config, setting)
     measured = {
         "run": result.folder.name,
         "status": result.metrics["status"],
+        "cost": read_cost(result),
         "updates": [row["steps"] for row in result.epochs],
         **{name: [row.get(name) for row in result.epochs] for name in CURVES},
     }
-    return measured if result.diverged else {**measured, **measure_images(setting, run, result.folder)}
+    return measured if result.diverged else {**measured, **measure_images(training, setting, result.folder)}
 
 
-def train_run(setting: Setting, run: GANRun) -> Result:
-    """Train, or read what was trained."""
-    from oni.recipes.experiments.train_network import check_finished, train_options
-    from oni.recipes.training.run import train
+def measure_images(training: Training, setting: Setting, folder: Path) -> dict[str, Any]:
+    """The numbers by name, and for each kind of extractor (``by_inception``, ``by_classifier``) how they came about."""
+    from oni.recipes.generated.measure import NAMES, Sampling, measure_run, read_measured
+    from oni.recipes.generated.progress import watch_images
+    from oni.recipes.tasks.gan import kept_updates
+    from oni.recipes.training.devices import is_first_process
+    from oni.recipes.training.progress import make_reporter
 
-    config = make_config(run)
-    check_finished(config, setting)
-    return train(config, setting.runs, **train_options(config, setting))
+    dataset = setting.load_dataset(training.config)
+    # Of several processes, the first measures for all.
+    extractors = setting.load_extractors(training.config) if is_first_process() else []
+    numbers: dict[str, Any] = {}
+    for update in (*kept_updates(training.config), None):
+        images = training.images if update is None else min(training.images, ON_THE_WAY)
+        sampling = Sampling(images, training.real_images)
+        measured = read_measured(folder, dataset, sampling, update)
+        for extractor in extractors:
+            with watch_images(setting.reporter or make_reporter(setting.progress), folder.name) as watch:
+                measured[extractor.kind] = measure_run(folder, dataset, extractor, sampling, watch, update)
+        for kind, values in measured.items():
+            names = tuple(NAMES[kind].values())
+            own = {name: value for name, value in values.items() if name.startswith(names)}
+            if update is not None:
+                numbers.setdefault("on_the_way", {}).setdefault(str(update), {}).update(own)
+                continue
+            numbers |= own
+            numbers[f"by_{kind}"] = {name: values[name] for name in PROVENANCE if name in values}
+    return numbers
 
 
-def estimate_cost(run: GANRun) -> float:
-    """How long a run takes beside others: updates of both networks, by filters."""
-    n_dis = SETTINGS.get(run.adam, ADAM).n_dis
-    return run.generator_updates * run.batch_size * (1 + n_dis) * run.width**2
+# Reading the results.
+
+TRAINING_DISTANCE = "random_feature_distance"
+NOT_MEASURED = "not yet measured"
+COLLAPSED = 0.05
+"""Standard deviation of a pixel over generated images below which they are all the same; of real ones it is 0.5."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """A number of the table."""
+
+    name: str
+    title: str
+    digits: int
+
+
+DISTANCES = (
+    Column("fid", "FID", 1),
+    Column("kid", "KID x 1000", 1),
+    Column("classifier_kernel_distance", "kernel distance, our classifier", 3),
+    Column(TRAINING_DISTANCE, "random features", 2),
+    Column("d_loss", "discriminator's loss", 2),
+)
+SCORES = (
+    Column("inception_score", "Inception score", 2),
+    Column("class_score", "class score, our classifier", 2),
+    Column("kid", "KID x 1000", 1),
+)
+FACTORS = {"kid": 1000.0}
+INCEPTION = ("fid", "kid", "inception_score")
+OPTIONS = {"inception": "--inception FILE", "classifier": "--classifier RUN"}
+REMEDIES = {"inception_score": "--inception FILE with class scores", "class_score": OPTIONS["classifier"]}
+
+
+def find_runs(results: Results, row: Row) -> Results:
+    """The runs of a row, one of each seed."""
+    return results.where(row=row.name)
+
+
+def at_the_end(runs: Results, name: str) -> list[float]:
+    """A number at the end, of every seed: infinite where a run diverged, and no number where it was not measured."""
+    values = []
+    for run in runs:
+        value = run.measured.get(name)
+        last = value[-1] if isinstance(value, list) and value else value
+        if run.measured["status"] == "diverged":
+            values.append(math.inf)
+        elif isinstance(last, int | float):
+            values.append(float(last))
+    return values
+
+
+def missing(results: Results, rows: Sequence[Row], name: str = "kid") -> str:
+    """Why rows can't be compared; empty if they can."""
+    for row in rows:
+        runs = find_runs(results, row)
+        if len(at_the_end(runs, name)) < max(1, len(runs)):
+            return f"{row.title}: {NOT_MEASURED}; pass {REMEDIES.get(name, OPTIONS['inception'])}"
+    return ""
+
+
+def judge_closer(results: Results, pairs: Sequence[tuple[Row, Row]], shown: Mapping[str, Row]) -> Judgement:
+    """Whether the first of every pair is surely closer to real images than the second, by KID over seeds.
+
+    The spread over seeds, much larger than the error of a single KID, is pooled over all that are shown, which all
+    rows of the pairs must be among.
+    """
+    if reason := missing(results, [row for pair in pairs for row in pair]):
+        return Verdict.NOT_TESTED, reason
+
+    def distances(row: Row) -> list[float]:
+        return at_the_end(find_runs(results, row), "kid")
+
+    compared = [(distances(own), distances(other)) for own, other in pairs]
+    pooled = [distances(row) for row in shown.values()]
+    verdicts = [is_lower(own, other, pooled=pooled) for own, other in compared]
+    doubt = "one seed decides nothing; " if min(len(values) for pair in compared for values in pair) < 2 else ""
+    return all_hold(verdicts), doubt + format_both(results, shown)
+
+
+def format_both(results: Results, rows: Mapping[str, Row]) -> str:
+    """KID and FID of rows by name, as means over seeds."""
+
+    def text(values: Sequence[float], factor: float = 1.0) -> str:
+        if not values:
+            return "-"
+        mean = statistics.fmean(values)
+        return f"{factor * mean:.0f}" if math.isfinite(mean) else "diverged"
+
+    parts = [
+        f"{name} {text(at_the_end(runs, 'kid'), 1000)} ({text(at_the_end(runs, 'fid'))})"
+        for name, row in rows.items()
+        if (runs := find_runs(results, row))
+    ]
+    return f"KID x 1000 (FID): {', '.join(parts)}"
+
+
+def judge_pairs(pairs: Pairs, names: tuple[str, str] = ("SN", "ONI")) -> Callable[[Results], Judgement]:
+    """A function that says whether the second row of every pair is closer than the first."""
+    shown = {f"{name} {label}": row for name, pair in pairs.items() for label, row in zip(names, pair, strict=True)}
+    return lambda results: judge_closer(results, [(second, first) for first, second in pairs.values()], shown)
+
+
+def nobody_diverges(rows: Sequence[Row]) -> Callable[[Results], Judgement]:
+    """A function that says whether all runs trained to their end."""
+
+    def judge(results: Results) -> Judgement:
+        failed = []
+        for row in rows:
+            diverged = [run for run in find_runs(results, row) if run.measured["status"] == "diverged"]
+            failed += [f"{row.title}: {outcome(run)}" for run in diverged]
+        return not failed, "; ".join(failed) or f"all {len(results)} runs trained to their end"
+
+    return judge
+
+
+def outcome(run: Run) -> str:
+    """How a run ended."""
+    if run.measured["status"] == "diverged":
+        updates = run.measured["updates"]
+        return f"diverged after {updates[-1] if updates else 0} updates"
+    spread = run.measured["pixel_deviation"][-1]
+    return "collapsed: all images alike" if spread is not None and spread < COLLAPSED else "trained"
+
+
+def make_table(rows: Sequence[Row], measures: Sequence[Column]) -> Callable[[Results], Comparison]:
+    """A function that makes a table with a line for each row; columns that nobody measured are left out."""
+
+    def table(results: Results) -> Comparison:
+        shown = [column for column in measures if any(column.name in run.measured for run in results)]
+        shown = [column for column in shown if at_the_end(results, column.name)]
+        cells: list[list[str | Quantity]] = []
+        for row in rows:
+            runs = find_runs(results, row)
+            if not runs:
+                cells.append([row.title, *len(shown) * [NOT_MEASURED], NOT_MEASURED, "0", *2 * ["-"]])
+                continue
+            numbers = [summarise(at_the_end(runs, column.name), column) for column in shown]
+            outcomes = ", ".join(dict.fromkeys(outcome(run) for run in runs))
+            cells.append([row.title, *numbers, outcomes, Quantity(len(runs), digits=0), *summarise_cost(runs)])
+        columns = [NETWORKS[str(rows[0].changes["network"])], *(column.title for column in shown), "training", "seeds"]
+        return Comparison([*columns, *COST_COLUMNS], cells, describe(results, shown))
+
+    return table
+
+
+def summarise(values: Sequence[float], column: Column) -> str | Quantity:
+    """A cell of the table, over seeds."""
+    if not values:
+        return "-"
+    if not all(map(math.isfinite, values)):
+        return Quantity(math.inf)
+    factor = FACTORS.get(column.name, 1.0)
+    scaled = [factor * value for value in values]
+    return Quantity(statistics.fmean(scaled), statistics.stdev(scaled) if len(scaled) > 1 else None, column.digits)
+
+
+def describe(results: Results, columns: Sequence[Column]) -> str:
+    """How the numbers in these columns of a table came about."""
+    names = {column.name for column in columns}
+    words = [f"At the end of training, means over seeds \u00b1 their standard deviation. {describe_protocol(results)}"]
+    for kind, numbers in {
+        "inception": " and ".join(
+            column.title.removesuffix(" x 1000") for column in columns if column.name in INCEPTION
+        ),
+        "classifier": "Those of our classifier",
+    }.items():
+        by = next((run.measured[f"by_{kind}"] for run in results if f"by_{kind}" in run.measured), None)
+        if by is None or not numbers:
+            continue
+        words.append(
+            f"{numbers}: {by['samples']:,} generated and {by['real_samples']:,} test images, {by['preparation']}, "
+            f"generator in {by['mode']} mode, {by['extractor']} (sha256 {by['extractor_sha256'][:8]}), given to the "
+            f"command with {OPTIONS[kind]}."
+        )
+        if by.get("biased") and "fid" in names and kind == "inception":
+            words.append("With fewer samples than the 2048 features would need, FID is too large; KID has no bias.")
+    if TRAINING_DISTANCE in names:
+        words.append(
+            "Random features: the Frechet distance on features of a small network with random weights, on 1,000 "
+            "images; it is no FID."
+        )
+    if "d_loss" in names:
+        words.append("The discriminator's loss is its mean over the last epoch: the smaller, the better it tells.")
+    return " ".join([*words, COST_NOTE])
+
+
+def describe_protocol(results: Results) -> str:
+    """What a run has that the paper's have not: updates, width, learning rate, precision."""
+    config = results[0].parameters.config
+    printed, width = PRINTED_WIDTHS[config.network], config.network_options["width"]
+    words = [f"{results[0].parameters.steps:,} of the paper's 156,200 updates"]
+    if width != printed:
+        words.append(f"width {width} instead of {printed}, at {printed / width:g} times the learning rate")
+    if config.precision != "32-true":
+        words.append(config.precision)
+    return f"{', '.join(words)}.".capitalize()

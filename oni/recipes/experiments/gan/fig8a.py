@@ -2,28 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from oni.recipes.experiments.experiment import Claim, Experiment, Judgement, Results
+from oni.recipes.experiments.experiment import Claim, Experiment, Results
 from oni.recipes.experiments.gan.family import (
+    DISTANCES,
     LONG,
     PAPER_LENGTH,
-    GANRun,
-    Player,
-    estimate_cost,
+    describe_choices,
+    find_runs,
+    judge_closer,
     make_plan,
     make_presets,
+    make_sweeps,
+    make_table,
     measure,
     oni,
     spectral,
 )
-from oni.recipes.experiments.gan.naming import describe_choices, describe_run, make_sweeps
-from oni.recipes.experiments.gan.reading import DISTANCES, are_closer, format_both, make_table, missing
+from oni.recipes.experiments.runs import Row
+from oni.recipes.experiments.verdicts import Judgement, Kind
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
     from oni.recipes.charts.chart import Chart
 
 __all__ = ["BY_STEPS", "EXPERIMENT", "SN", "UNNORMALISED"]
@@ -32,62 +33,51 @@ SN = spectral()
 BY_STEPS = {steps: oni(steps) for steps in range(6)}
 # Without steps the slip changes nothing.
 UNNORMALISED = {steps: oni(steps, first_layer="unnormalised", seeds=1) for steps in range(1, 6)}
-PLAYERS = [SN, *BY_STEPS.values(), *UNNORMALISED.values()]
-ROWS = {"SN": SN, **{f"T = {steps}": player for steps, player in BY_STEPS.items()}}
+TRAINED = [SN, *BY_STEPS.values(), *UNNORMALISED.values()]
+ROWS = {"SN": SN, **{f"T = {steps}": row for steps, row in BY_STEPS.items()}}
 
 
 # Claims.
 
 
-def judge(
-    results: Results, closer: list[tuple[Player, Player]], shown: Mapping[str, Player] | None = None
-) -> Judgement:
-    """Whether the first of each pair is closer to real images than the second; all that are shown must be measured."""
-    shown = shown or ROWS
-    if reason := missing(results, list(shown.values())):
-        return None, reason
-    held = are_closer(results, closer)
-    doubt = "undecided: the means are closer, but seeds or samples differ as much; " if held is None else ""
-    return held, doubt + format_both(results, shown)
-
-
-def bounding_alone_is_worse(results: Results) -> Judgement:
-    return judge(results, [(SN, BY_STEPS[0])])
-
-
-def one_step_is_better(results: Results) -> Judgement:
-    return judge(results, [(BY_STEPS[1], SN)])
-
-
-def two_are_better(results: Results) -> Judgement:
-    return judge(results, [(BY_STEPS[2], SN)])
+def judge(*pairs: tuple[Row, Row]) -> Callable[[Results], Judgement]:
+    """Whether the first of each pair is closer to real images than the second."""
+    return lambda results: judge_closer(results, pairs, ROWS)
 
 
 def more_are_worse(results: Results) -> Judgement:
-    return judge(results, [(BY_STEPS[2], BY_STEPS[steps]) for steps in (3, 4, 5)])
+    """Whether T = 2 is closer than every larger T that was trained."""
+    larger = [BY_STEPS[steps] for steps in (3, 4, 5) if find_runs(results, BY_STEPS[steps])] or [BY_STEPS[3]]
+    return judge_closer(results, [(BY_STEPS[2], row) for row in larger], ROWS)
 
 
 def slip_makes_more_worse(results: Results) -> Judgement:
     """Whether each T above 2 is farther with the slip than without, and farther than T = 2 with it."""
     pairs = [(BY_STEPS[steps], UNNORMALISED[steps]) for steps in (3, 4, 5)]
     pairs += [(UNNORMALISED[2], UNNORMALISED[steps]) for steps in (3, 4, 5)]
-    shown = {f"T = {steps} with it": player for steps, player in UNNORMALISED.items()}
+    shown = {f"T = {steps} with it": row for steps, row in UNNORMALISED.items()}
     shown |= {f"T = {steps} without": BY_STEPS[steps] for steps in UNNORMALISED}
-    return judge(results, pairs, shown)
+    return judge_closer(results, pairs, shown)
 
 
-TWO_SEEDS = {**LONG, "seeds": 2}
-BEGINNING = " in the beginning of training (not a claim of the paper)"
+COMPARED = (
+    ("T = 0 trains, and is worse than SN", judge((SN, BY_STEPS[0]))),
+    ("T = 1 is already better than SN", judge((BY_STEPS[1], SN))),
+    ("T = 2 is better than SN", judge((BY_STEPS[2], SN))),
+    ("T > 2 is worse than T = 2", more_are_worse),
+)
 CLAIMS = [
-    Claim("T = 0 trains, and has a worse FID than SN", bounding_alone_is_worse, PAPER_LENGTH),
-    Claim("T = 1 already has a better FID than SN", one_step_is_better, PAPER_LENGTH),
-    Claim("T = 2 has a better FID than SN", two_are_better, PAPER_LENGTH),
-    Claim("T > 2 has a worse FID than T = 2", more_are_worse, PAPER_LENGTH),
-    Claim(f"T = 0 is worse than SN{BEGINNING}", bounding_alone_is_worse, TWO_SEEDS),
-    Claim(f"T = 1 is better than SN{BEGINNING}", one_step_is_better, TWO_SEEDS),
-    Claim(f"T = 2 is better than SN{BEGINNING}", two_are_better, TWO_SEEDS),
-    Claim(f"T > 2 is worse than T = 2{BEGINNING}", more_are_worse, TWO_SEEDS),
-    Claim(f"The slip in the authors' first layer makes T > 2 worse{BEGINNING}", slip_makes_more_worse, LONG),
+    *(Claim(Kind.PAPER, text, judge_pair, {**PAPER_LENGTH, "seeds": 2}) for text, judge_pair in COMPARED),
+    *(
+        Claim(Kind.OURS, f"In the beginning of training: {text}", judge_pair, {**LONG, "seeds": 2})
+        for text, judge_pair in COMPARED
+    ),
+    Claim(
+        Kind.OURS,
+        "In the beginning of training: the slip in the authors' first layer makes T > 2 worse",
+        slip_makes_more_worse,
+        LONG,
+    ),
 ]
 
 
@@ -96,29 +86,25 @@ CLAIMS = [
 
 def charts(results: Results) -> list[Chart]:
     from oni.recipes.charts.colours import ramp
-    from oni.recipes.experiments.gan.pictures import COLOURS, end_chart, training_chart
+    from oni.recipes.experiments.gan.charts import COLOURS, drawn, end_chart, training_chart, way_chart
 
     colours = dict(zip(BY_STEPS, ramp(COLOURS["ONI"], len(BY_STEPS)), strict=True))
     ours, slips = (
-        {f"T = {steps}": (colours[steps], player) for steps, player in players.items()}
-        for players in (BY_STEPS, UNNORMALISED)
+        {f"T = {steps}": (colours[steps], row) for steps, row in rows.items()} for rows in (BY_STEPS, UNNORMALISED)
     )
     across = ("SN", COLOURS["SN"], SN)
     lines = {"ONI": (COLOURS["ONI"], BY_STEPS), "ONI, slip in the first layer": (COLOURS["slip"], UNNORMALISED)}
-    return [
-        *(
-            end_chart(f"At the end: {column.title}", "steps T", column, results, lines, across)
-            for column in DISTANCES[:2]
-        ),
-        training_chart("As in the paper", results, {"SN": (COLOURS["SN"], SN), **ours}),
-        training_chart("With the slip in the first layer", results, {"SN": (COLOURS["SN"], SN), **slips}),
-    ]
-
-
-def draw(results: Results) -> Figure:
-    from oni.recipes.experiments.gan import pictures
-
-    return pictures.draw(charts(results))
+    return drawn(
+        [
+            *(
+                end_chart(f"At the end: {column.title}", "steps T", column, results, lines, across)
+                for column in DISTANCES[:2]
+            ),
+            way_chart("On the way", DISTANCES[1], results, {"SN": (COLOURS["SN"], SN), **ours}),
+            training_chart("As in the paper", results, {"SN": (COLOURS["SN"], SN), **ours}),
+            training_chart("With the slip in the first layer", results, {"SN": (COLOURS["SN"], SN), **slips}),
+        ]
+    )
 
 
 EXPERIMENT = Experiment(
@@ -134,19 +120,15 @@ EXPERIMENT = Experiment(
         "shape, to see its share in larger T being worse.",
     ),
     presets=make_presets(),
-    parameters=(GANRun,),
-    plan=make_plan(PLAYERS),
+    plan=make_plan(TRAINED),
     measure=measure,
     paper={"FID": {"SN": 23.31, "ONI, T = 2": 20.75}},
     claims=CLAIMS,
-    table=make_table(PLAYERS, DISTANCES),
-    draw=draw,
+    table=make_table(TRAINED, DISTANCES),
     charts=charts,
     trains=True,
     generates=True,
-    sweeps=make_sweeps(PLAYERS),
-    describe=describe_run,
-    cost=estimate_cost,
+    sweeps=make_sweeps(TRAINED),
     findings="So early, two seeds differ as much as the methods do: those of SN lie further apart than most means. In "
     "the mean SN is ahead of ONI with 1 and 2 steps, by less than that. What does follow the number of steps, "
     "in both seeds, is the discriminator: the more steps, the smaller its loss, and the loss of SN is that of "

@@ -6,65 +6,58 @@ from typing import TYPE_CHECKING
 
 from oni.recipes.experiments.experiment import Claim, Experiment, Results
 from oni.recipes.experiments.gan.family import (
+    DISTANCES,
     PAPER_LENGTH,
     SETTINGS,
     SHORT,
-    GANRun,
-    estimate_cost,
+    describe_choices,
+    judge_pairs,
     make_plan,
     make_presets,
+    make_sweeps,
+    make_table,
     measure,
+    nobody_diverges,
     oni,
     spectral,
 )
-from oni.recipes.experiments.gan.naming import describe_choices, describe_run, make_sweeps
-from oni.recipes.experiments.gan.reading import DISTANCES, judge_pairs, make_table, nobody_diverges
+from oni.recipes.experiments.verdicts import Kind
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
     from oni.recipes.charts.chart import Chart
 
 __all__ = ["EXPERIMENT", "PAIRS", "PRESETS"]
 
 PAIRS = {letter: (spectral(adam=letter, seeds=1), oni(2, adam=letter, seeds=1)) for letter in SETTINGS}
 """SN and ONI, by the letter of the setting."""
-PLAYERS = [player for pair in PAIRS.values() for player in pair]
+ROWS = [row for pair in PAIRS.values() for row in pair]
 PRESETS = make_presets(laptop={"epochs": 2}, full={"epochs": 4})
 
 CLAIMS = [
-    Claim("ONI has a better FID than SN in all six settings", judge_pairs(PAIRS), PAPER_LENGTH),
+    Claim(Kind.PAPER, "ONI is better than SN in all six settings", judge_pairs(PAIRS), PAPER_LENGTH),
     Claim(
-        "ONI is better than SN in all six settings in the beginning of training (not a claim of the paper)",
-        judge_pairs(PAIRS),
-        SHORT,
+        Kind.OURS, "In the beginning of training: ONI is better than SN in all six settings", judge_pairs(PAIRS), SHORT
     ),
-    Claim(
-        "No run diverges or makes images that are all alike (not a claim of the paper)", nobody_diverges(PLAYERS), SHORT
-    ),
+    Claim(Kind.OURS, "No run diverges", nobody_diverges(ROWS), SHORT),
 ]
 
 
 def charts(results: Results) -> list[Chart]:
-    from oni.recipes.experiments.gan.pictures import COLOURS, pair_charts, training_chart
+    from oni.recipes.experiments.gan.charts import COLOURS, drawn, pair_charts, training_chart
 
-    return [
-        *pair_charts(results, PAIRS, DISTANCES[:2]),
-        *(
-            training_chart(
-                f"Setting {letter}",
-                results,
-                {name: (COLOURS[name], player) for name, player in zip(("SN", "ONI"), pair, strict=True)},
-            )
-            for letter, pair in PAIRS.items()
-        ),
-    ]
-
-
-def draw(results: Results) -> Figure:
-    from oni.recipes.experiments.gan import pictures
-
-    return pictures.draw(charts(results))
+    return drawn(
+        [
+            *pair_charts(results, PAIRS, DISTANCES[:2]),
+            *(
+                training_chart(
+                    f"Setting {letter}",
+                    results,
+                    {name: (COLOURS[name], row) for name, row in zip(("SN", "ONI"), pair, strict=True)},
+                )
+                for letter, pair in PAIRS.items()
+            ),
+        ]
+    )
 
 
 EXPERIMENT = Experiment(
@@ -78,19 +71,15 @@ EXPERIMENT = Experiment(
         "A run whose losses are not finite has diverged, and counts as infinitely far.",
     ),
     presets=PRESETS,
-    parameters=(GANRun,),
-    plan=make_plan(PLAYERS),
+    plan=make_plan(ROWS),
     measure=measure,
     paper={"printed numbers": None},
     claims=CLAIMS,
-    table=make_table(PLAYERS, DISTANCES),
-    draw=draw,
+    table=make_table(ROWS, DISTANCES),
     charts=charts,
     trains=True,
     generates=True,
-    sweeps=make_sweeps(PLAYERS),
-    describe=describe_run,
-    cost=estimate_cost,
+    sweeps=make_sweeps(ROWS),
     findings="None of the twelve diverges, and none makes images that are all alike. By KID and FID, ONI is closer "
     "to real images in all six settings, in all but F by far. Each has one seed, which is sure of these "
     "twelve generators alone; in F they differ by less than most pairs of seeds do in Figure 8a. A "

@@ -7,30 +7,27 @@ from typing import TYPE_CHECKING, Any
 
 from oni.recipes.experiments.experiment import Results
 from oni.recipes.experiments.gan import fig8a, fig8b
-from oni.recipes.experiments.gan.family import GANRun
-from oni.recipes.experiments.gan.naming import describe_choices
-from oni.recipes.experiments.gan.reading import SCORES, make_table
+from oni.recipes.experiments.gan.family import SCORES, describe_choices, make_table
 from oni.recipes.experiments.gan.scores import NEEDS_SCORES, judge_scores, score_charts
+from oni.recipes.experiments.runs import Training
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
     from oni.recipes.charts.chart import Chart
 
 __all__ = ["EXPERIMENT"]
 
 PAIRS = {"T = 2": (fig8a.SN, fig8a.BY_STEPS[2]), **{f"setting {name}": pair for name, pair in fig8b.PAIRS.items()}}
-PLAYERS = [*fig8a.PLAYERS, *fig8b.PLAYERS]
+ROWS = [*fig8a.TRAINED, *fig8b.ROWS]
 
 
-def plan(seed: int, setting_epochs: int, **sizes: Any) -> list[GANRun]:
+def plan(seed: int, setting_epochs: int, **sizes: Any) -> list[Training]:
     """The runs of both halves, each as long as there."""
     first, second = fig8a.EXPERIMENT.plan, fig8b.EXPERIMENT.plan
     return [*first(seed=seed, **sizes), *second(seed=seed, **{**sizes, "epochs": setting_epochs})]
 
 
 def charts(results: Results) -> list[Chart]:
-    from oni.recipes.experiments.gan.pictures import COLOURS, end_chart
+    from oni.recipes.experiments.gan.charts import COLOURS, end_chart
 
     lines, across = {"ONI": (COLOURS["ONI"], fig8a.BY_STEPS)}, ("SN", COLOURS["SN"], fig8a.SN)
     by_steps = [
@@ -42,12 +39,6 @@ def charts(results: Results) -> list[Chart]:
         *(chart for chart in by_steps if chart.series),
         *score_charts(results, fig8b.PAIRS),
     ] or fig8a.charts(results)
-
-
-def draw(results: Results) -> Figure:
-    from oni.recipes.experiments.gan import pictures
-
-    return pictures.draw(charts(results))
 
 
 EXPERIMENT = replace(
@@ -63,8 +54,7 @@ EXPERIMENT = replace(
     plan=plan,
     paper={"Inception score": {"real images": 10.20}},
     claims=judge_scores(PAIRS),
-    table=make_table(PLAYERS, SCORES),
-    draw=draw,
+    table=make_table(ROWS, SCORES),
     charts=charts,
     findings="A classifier of our own tells the methods apart more clearly than KID does in Figure 8a: both seeds of "
     "SN have a larger class score than every seed of ONI, and in the mean it falls with the number of steps up to 3. "

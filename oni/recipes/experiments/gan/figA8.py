@@ -7,13 +7,10 @@ from typing import TYPE_CHECKING
 
 from oni.recipes.experiments.experiment import Results
 from oni.recipes.experiments.gan import fig9
-from oni.recipes.experiments.gan.naming import describe_choices
-from oni.recipes.experiments.gan.reading import SCORES, make_table
+from oni.recipes.experiments.gan.family import SCORES, describe_choices, make_table
 from oni.recipes.experiments.gan.scores import NEEDS_SCORES, judge_scores, score_charts
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
     from oni.recipes.charts.chart import Chart
 
 __all__ = ["EXPERIMENT"]
@@ -23,12 +20,6 @@ def charts(results: Results) -> list[Chart]:
     return score_charts(results, fig9.PAIRS) or fig9.charts(results)
 
 
-def draw(results: Results) -> Figure:
-    from oni.recipes.experiments.gan import pictures
-
-    return pictures.draw(charts(results))
-
-
 EXPERIMENT = replace(
     fig9.EXPERIMENT,
     id="figA8",
@@ -36,8 +27,7 @@ EXPERIMENT = replace(
     shows="By the Inception score too, ONI is better than SN with both losses.",
     choices=describe_choices("the ResNet GANs of Figure 9", "the runs of fig9", NEEDS_SCORES),
     claims=judge_scores(fig9.PAIRS),
-    table=make_table(fig9.PLAYERS, SCORES),
-    draw=draw,
+    table=make_table(fig9.ROWS, SCORES),
     charts=charts,
     findings="By a classifier of our own, SN has the larger class score but for the hinge loss with average pooling, "
     "where ONI has. With sum pooling, as the paper prints it, SN is farther ahead than with averages. One seed each, "

@@ -1,16 +1,15 @@
-"""Figures of sample sheets: images of each player's generator at the end of training, the first ones of a fixed z."""
+"""Figures of sample sheets: images of each row's generator at the end of training, the first ones of a fixed z."""
 
 from __future__ import annotations
 
 import base64
 import io
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from oni.recipes.experiments.experiment import Claim, Comparison, Experiment, Quantity, Results
-from oni.recipes.experiments.gan.family import GANRun, Player, estimate_cost, make_plan, train_run
-from oni.recipes.experiments.gan.naming import describe_run, make_sweeps
-from oni.recipes.experiments.gan.reading import NOT_MEASURED, find_runs, nobody_diverges, outcome
+from oni.recipes.experiments.experiment import Comparison, Experiment, Quantity, Results
+from oni.recipes.experiments.gan.family import NOT_MEASURED, find_runs, make_plan, make_sweeps, outcome
+from oni.recipes.experiments.runs import Row, Training, train
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -19,16 +18,16 @@ if TYPE_CHECKING:
 
 __all__ = ["make_sheets"]
 
-ROWS, COLUMNS = 2, 8
+LINES, COLUMNS = 2, 8
 """Of a sheet; those in the folders of runs have 64 images."""
 
 
-def measure(setting: Setting, run: GANRun) -> dict[str, Any]:
+def measure(training: Training, setting: Setting) -> dict[str, Any]:
     """Train, or read what was trained, and draw images from the same z for every run."""
     from oni.recipes.generated.samples import TrainedGenerator
     from oni.recipes.sheets import write_sheet
 
-    result = train_run(setting, run)
+    result = train(training.config, setting)
     measured: dict[str, Any] = {
         "run": result.folder.name,
         "status": result.metrics["status"],
@@ -36,13 +35,13 @@ def measure(setting: Setting, run: GANRun) -> dict[str, Any]:
         "pixel_deviation": [row.get("pixel_deviation") for row in result.epochs],
     }
     if not result.diverged:
-        images = TrainedGenerator(result.folder).images(ROWS * COLUMNS)
+        images = TrainedGenerator(result.folder).images(LINES * COLUMNS)
         measured["sheet"] = {"png": base64.b64encode(write_sheet(images, COLUMNS)).decode()}
     return measured
 
 
-def make_draw(rows: Mapping[str, Player]) -> Callable[[Results], Figure]:
-    """A function that draws one sheet of the first seed for each player, below each other."""
+def make_draw(rows: Mapping[str, Row]) -> Callable[[Results], Figure]:
+    """A function that draws one sheet of the first seed for each row, below each other."""
 
     def draw(results: Results) -> Figure:
         import numpy
@@ -51,8 +50,8 @@ def make_draw(rows: Mapping[str, Player]) -> Callable[[Results], Figure]:
 
         from oni.style import PAGE_WIDTH
 
-        shown = {name: runs for name, player in rows.items() if (runs := find_runs(results, player))}
-        height = PAGE_WIDTH * 0.82 / COLUMNS * ROWS + 0.08
+        shown = {name: runs for name, row in rows.items() if (runs := find_runs(results, row))}
+        height = PAGE_WIDTH * 0.82 / COLUMNS * LINES + 0.08
         figure = Figure(figsize=(PAGE_WIDTH, height * max(1, len(shown))))
         panels = figure.subplots(max(1, len(shown)), 1, squeeze=False)[:, 0]
         for axes, (name, runs) in zip(panels, shown.items(), strict=False):
@@ -71,13 +70,13 @@ def make_draw(rows: Mapping[str, Player]) -> Callable[[Results], Figure]:
     return draw
 
 
-def make_table(rows: Mapping[str, Player]) -> Callable[[Results], Comparison]:
-    """A function that makes a table of how long each player trained, and how it ended."""
+def make_table(rows: Mapping[str, Row]) -> Callable[[Results], Comparison]:
+    """A function that makes a table of how long each row trained, and how it ended."""
 
     def table(results: Results) -> Comparison:
         cells: list[list[str | Quantity]] = []
-        for name, player in rows.items():
-            runs = find_runs(results, player)
+        for name, row in rows.items():
+            runs = find_runs(results, row)
             if not runs:
                 cells.append([name, NOT_MEASURED, NOT_MEASURED, NOT_MEASURED])
                 continue
@@ -101,10 +100,10 @@ def make_table(rows: Mapping[str, Player]) -> Callable[[Results], Comparison]:
 
 
 def make_sheets(
-    *, id: str, title: str, shows: str, choices: str, rows: Mapping[str, Player], presets: Mapping[str, Any]
+    *, id: str, title: str, shows: str, choices: str, rows: Mapping[str, Row], presets: Mapping[str, Any]
 ) -> Experiment:
     """A figure of sample sheets, from the runs of another figure."""
-    players: Sequence[Player] = list(rows.values())
+    every_row = list(rows.values())
     one_seed = {name: {**sizes, "seeds": 1} for name, sizes in presets.items()}
     return Experiment(
         id=id,
@@ -112,16 +111,13 @@ def make_sheets(
         shows=shows,
         choices=choices,
         presets=one_seed,
-        parameters=(GANRun,),
-        plan=make_plan(players),
+        plan=make_plan(every_row),
         measure=measure,
         paper={"printed numbers": None},
-        claims=[Claim("Every generator makes images that differ (not a claim of the paper)", nobody_diverges(players))],
+        claims=[],
         table=make_table(rows),
         draw=make_draw(rows),
         trains=True,
         photographs=True,
-        sweeps=make_sweeps(players),
-        describe=describe_run,
-        cost=estimate_cost,
+        sweeps=make_sweeps(every_row),
     )

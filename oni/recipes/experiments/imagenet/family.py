@@ -1,38 +1,57 @@
-"""What the ImageNet tables and the figure share: their runs, presets and names.
+"""What the ImageNet tables and the figure share: configurations, rows of residual networks, reading, what runs take.
 
 The paper trains each candidate (a learning rate, a weight decay) to its end and reports the best. Where time is short,
-a run chooses between its candidates by short *trials* with images held out, and is trained once.
+a run chooses between its candidates by short trials with images held out, and is trained once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from oni.names import unknown_name
-from oni.recipes.experiments.rows import Options, Row, format_options
+from oni.recipes.charts.record import percent
+from oni.recipes.experiments.errors import errors_at, mean_and_deviation
+from oni.recipes.experiments.experiment import Quantity, Results
+from oni.recipes.experiments.runs import COLOURS, Changes, Row, Training, format_changes, plan_rows
+
+if TYPE_CHECKING:
+    from oni.recipes.charts.curves import Styles
+    from oni.recipes.experiments.setting import Setting
+    from oni.recipes.training.config import Config
 
 __all__ = [
     "AGAIN",
-    "CLASSES",
-    "IMAGES",
+    "BATCH",
+    "CELLS",
+    "DECAYS",
     "LONG",
+    "NOTE",
     "PRESETS",
+    "RELEASED",
     "SHORT",
-    "Training",
-    "describe_run",
-    "describe_sweeps",
-    "drop_epochs",
-    "estimate_cost",
-    "make_runs",
+    "STEPS",
+    "SWEEPS",
+    "count_classes",
+    "count_test_images",
+    "describe_choice",
+    "describe_differences",
+    "find_best",
+    "lowest_errors",
+    "make_cell",
+    "make_demand",
+    "make_error_cells",
+    "name_row",
+    "plan_network",
+    "row_errors",
+    "style_rows",
 ]
 
-IMAGES = {"imagenet": 1_281_167, "tiny-imagenet-20": 5000, "generated-folder": 80}
 AGAIN = "Also in short training on few classes: "
 """How claims begin that are judged on less than all of ImageNet."""
-TEST_IMAGES = {"imagenet": 50_000, "tiny-imagenet-20": 1000, "generated-folder": 32}
-CLASSES = {"imagenet": 1000, "tiny-imagenet-20": 20, "generated-folder": 8}
+PAPER_DATA, PAPER_EPOCHS = "imagenet", 100
 LONG = {"steps": 100_000}
 """What a claim about trained networks needs: a fifth of the paper's half a million steps."""
 SHORT = {"steps": 500, "seeds": 2}
@@ -44,59 +63,16 @@ PRESETS: dict[str, dict[str, Any]] = {
     "paper": {"data": "imagenet", "samples": 0, "epochs": 100, "seeds": 1, "each": True},
 }
 """Of every table; each adds its networks and what is searched."""
+SWEEPS = {
+    "network": "has networks of its own",
+    "network_options.classes": "has as many as the data",
+    "network_options.norm": "says of each row whether it is normalised",
+    "learning_rate": "has those of the paper for each method",
+    "validation": "holds images out in trials",
+}
 
 
-@dataclass(frozen=True)
-class Training:
-    """A network trained from one seed, with what is best of its candidates."""
-
-    row: str
-    network: str
-    """As ``vgg16``, ``resnet18``."""
-    options: Options
-    """Of its size, and what a figure varies; over those of the row and the candidate."""
-    rates: tuple[float, ...]
-    """Learning rates to choose from; one alone is taken as it is."""
-    candidates: tuple[Options, ...]
-    """What else to choose from."""
-    batch_size: int
-    seed: int
-    data: str
-    samples: int
-    epochs: int
-    trial_seed: int = 0
-    trial_epochs: int = 0
-    trial_validation: int = 0
-    """How many images are held out in trials."""
-    overrides: Options = field(default_factory=dict)
-    """What the user changed of its configuration."""
-
-    @property
-    def steps(self) -> int:
-        """How many updates it trains, without trials."""
-        return self.epochs * (self.images // self.batch_size)
-
-    @property
-    def images(self) -> int:
-        """How many it trains on."""
-        if self.data not in IMAGES:
-            raise ValueError(unknown_name("data", self.data, IMAGES))
-        return self.samples or IMAGES[self.data]
-
-    def trials(self) -> list[tuple[float, Options]]:
-        """Every learning rate with every candidate, if there is something to choose."""
-        tried = [(rate, candidate) for candidate in self.candidates for rate in self.rates]
-        return tried if len(tried) > 1 else []
-
-    def override(self, overrides: Options) -> Training:
-        """The run with the overrides that are not sizes of the preset."""
-        rest = {key: value for key, value in overrides.items() if key not in ("data", "samples", "epochs")}
-        changes: dict[str, Any] = {key: rest.pop(key) for key in ("batch_size",) if key in rest}
-        own = {key: rest[key] for key in self.options if key in rest}
-        return replace(self, **changes, options={**self.options, **own}, overrides=rest)
-
-
-def make_runs(
+def plan_network(
     rows: Sequence[Row],
     network: str,
     seeds: Sequence[int],
@@ -105,7 +81,7 @@ def make_runs(
     samples: int,
     epochs: int,
     batch_size: int,
-    options: Options | None = None,
+    options: Changes | None = None,
     each: bool = False,
     trial_epochs: int = 0,
     rates: tuple[float, ...] = (),
@@ -122,34 +98,52 @@ def make_runs(
         trial_epochs: otherwise choose between them in trials of so many epochs; 0 takes the row's own rate.
         rates: instead of the rows' own, in trials.
     """
-    runs = []
-    for seed in seeds:
-        for row in rows:
-            common: dict[str, Any] = {
-                "row": row.name, "network": network, "options": options or {}, "batch_size": batch_size, "seed": seed,
-                "data": data, "samples": samples, "epochs": epochs,
-            }  # fmt: skip
-            if each:
-                runs += [
-                    Training(**common, rates=(rate,), candidates=(candidate,))
-                    for rate in row.rates
-                    for candidate in row.candidates
-                ]
-            elif trial_epochs:
-                held_out = (samples or IMAGES.get(data, 0)) // 10
-                runs.append(
-                    Training(
-                        **common,
-                        rates=rates or row.rates,
-                        candidates=row.candidates[:1],
-                        trial_seed=seeds[0],
-                        trial_epochs=trial_epochs,
-                        trial_validation=held_out,
-                    )
-                )
-            else:
-                runs.append(Training(**common, rates=(row.rate,), candidates=row.candidates[:1]))
-    return runs
+    from oni.recipes.data.datasets import DATASETS
+    from oni.recipes.training.config import Config
+
+    if data not in DATASETS:
+        raise ValueError(unknown_name("data", data, DATASETS))
+    config = Config(
+        data=data,
+        network=network,
+        network_options={"classes": DATASETS[data].classes},
+        method="plain",
+        momentum=0.9,
+        weight_decay=1e-4,
+        batch_size=batch_size,
+        epochs=epochs,
+        drops=drop_epochs(epochs, data),
+        drop_factor=0.1,
+        samples=samples,
+        normalise="mean-std",
+        augment=("resized-crop", "flip"),
+    )
+    rows = [replace(row, changes={**row.changes, **(options or {})}) for row in rows]
+    if each:
+        rows = [
+            replace(row, rate=rate, candidates=(candidate,))
+            for row in rows
+            for rate in row.rates
+            for candidate in row.candidates
+        ]
+    trial = None
+    if trial_epochs:
+        held_out = (samples or DATASETS[data].train_images) // 10
+        trial = {
+            "epochs": trial_epochs,
+            "drops": (),
+            "seed": seeds[0],
+            "samples": max(0, samples - held_out),
+            "validation": held_out,
+            "measure_every": trial_epochs,
+        }
+    runs = plan_rows(rows, config, seeds, group=network, trial=trial, rates=rates, every_candidate=False)
+    return [replace(run, variant=name_candidate(run.config)) for run in runs] if each else runs
+
+
+def name_candidate(config: Config) -> str:
+    """What the candidates of all rows differ in."""
+    return format_changes({"learning_rate": config.learning_rate, "weight_decay": config.weight_decay})
 
 
 def drop_epochs(epochs: int, data: str = "imagenet") -> tuple[int, ...]:
@@ -165,43 +159,189 @@ def drop_epochs(epochs: int, data: str = "imagenet") -> tuple[int, ...]:
     return tuple(sorted({epochs * part // 10 for part in parts} - {0}))
 
 
-# Names and times.
+# Rows of Tables 4 and 5, which Figure 7c shares.
+
+BATCH = 256
+RATE = 0.1
+STEPS = 2
+"""Of ONI in residual networks, as the text says."""
+KINDS: dict[str, tuple[str, Changes]] = {
+    "none": ("ResNet w/o BN", {"network_options.norm": "none"}),
+    "bn": ("ResNet", {"network_options.norm": "batch"}),
+    "var": ("ResNetVar", {"network_options.norm": "batch", "network_options.variant": True}),
+}
+"""The three architectures, by the word on the command line: title and options."""
+DECAYS = ({"weight_decay": 1e-4}, {"weight_decay": 2e-4})
+"""Of which Table 5 reports the better."""
 
 
-def describe_run(run: Training) -> str:
-    """A run in a few words; network and row first, which ``--only vgg16/oni`` chooses."""
-    words = [f"{run.network}/{run.row}"]
-    varied = {key: value for key, value in run.options.items() if not key.startswith("network_options.")}
-    if run.trials():
-        words.append(f"best of {len(run.trials())} short trials")
-    else:
-        words += filter(None, [f"learning rate {run.rates[0]:g}", format_options(run.candidates[0])])
-    return ", ".join([*words, *filter(None, [format_options(varied)]), f"seed {run.seed}"])
+def make_cell(kind: str, method: str, **changes: Any) -> Row:
+    """A row: one of ``KINDS``, ``"plain"`` or with ``"oni"``."""
+    title, options = KINDS[kind]
+    if method == "oni":
+        options = {"method": "oni", **options, "method_options.steps": STEPS}
+    name = {"plain": "plain", "oni": "ONI"}[method]
+    settings = {"name": f"{kind}/{method}", "title": f"{title}, {name}", "rates": (RATE,), "rate": RATE, **changes}
+    return Row(changes=options, **settings)
 
 
-COSTS = {"vgg16": 15.5, "resnet18": 1.8, "resnet50": 4.1, "resnet101": 7.8}
-"""Multiplications and additions for an image of 224 x 224, in thousands of millions."""
-USUAL_WIDTH = 64
+CELLS = {(kind, method): make_cell(kind, method) for kind in KINDS for method in ("plain", "oni")}
+"""The six cells of Table 4."""
+PLAIN_RELEASED = make_cell(
+    "none",
+    "plain",
+    name="none/plain-released",
+    title="ResNet w/o BN, plain, learning rate of the released code",
+    rates=(0.01,),
+    rate=0.01,
+)
+RELEASED = (
+    PLAIN_RELEASED,
+    Row(
+        "none/oni-released",
+        "ResNet w/o BN, ONI, steps of the released code",
+        {"method": "oni", **KINDS["none"][1], "method_options.steps": 3},
+        rates=(RATE,),
+        rate=RATE,
+    ),
+)
+"""Where the released code has other values than the text."""
 
 
-def estimate_cost(run: Training) -> float:
-    """How long a run takes beside others, its trials included."""
-    width = run.options.get("network_options.width", USUAL_WIDTH)
-    image = COSTS[run.network] * (width / USUAL_WIDTH) ** 2 * (1 if run.data == "imagenet" else (64 / 224) ** 2)
-    epochs = run.epochs + len(run.trials()) * run.trial_epochs
-    return epochs * run.images * image * (1.4 if "oni" in run.row else 1.0)
+# Reading the results.
+
+NOTE = (
+    "Errors in percent, means over seeds ± their standard deviation. Lowest: of the epoch with the lowest test error, "
+    "which the released code reports, so the paper's numbers stand beside it; last: of the last epoch."
+)
+MORE_COLOURS = ("#666666", "#0072B2", "#E69F00", "#D55E00", "#CC79A7", "#009E73", "#56B4E9", "#8B5A2B", "#7A5195")
 
 
-def describe_sweeps(rows: Sequence[Row], **more: str) -> dict[str, str]:
-    """What a table varies, so that nobody overrides it."""
-    titles = f"compares {', '.join(row.title for row in rows)}"
-    keys = {key for row in rows for options in (row.options, *row.candidates) for key in options}
-    return {
-        "method": titles,
-        "network": "has networks of its own",
-        "network_options.classes": "has as many as the data",
-        "learning_rate": "has those of the paper for each method",
-        "validation": "holds images out in trials",
-        **dict.fromkeys(sorted(keys), titles),
-        **more,
+def find_best(results: Results, row: Row, network: str | None = None) -> Results:
+    """The runs of a row, one of each seed; where the paper trains each candidate, those of the best one.
+
+    The best has the lowest test error at the end, as in the paper: there are no other images to choose by.
+    """
+    runs = results.where(row=row.name) if network is None else results.where(row=row.name, group=network)
+    groups: dict[str, list[int]] = {}
+    for index, run in enumerate(runs):
+        key = replace(run.parameters.config, seed=0).hash
+        groups.setdefault(key, []).append(index)
+    candidates = [Results(runs[index] for index in indices) for indices in groups.values()]
+    return min(candidates, key=lambda group: statistics.fmean(errors_at(group, "test")), default=Results())
+
+
+def lowest_errors(runs: Results, part: str = "test") -> list[float]:
+    """The lowest error in percent of any epoch, of every seed."""
+    return [
+        min(error for error in percent(run.measured[f"{part}_error"], run.parameters.epochs) if error is not None)
+        for run in runs
+    ]
+
+
+def row_errors(
+    results: Results, rows: Sequence[Row], network: str | None = None, part: str = "test"
+) -> dict[str, list[float]]:
+    """The errors at the end of each row, of all seeds; none of a row without runs."""
+    return {row.title: errors_at(find_best(results, row, network), part) for row in rows}
+
+
+def count_test_images(results: Results) -> int:
+    """How many images the networks were tested on."""
+    from oni.recipes.data.datasets import DATASETS
+
+    return DATASETS[results[0].parameters.data].test_images
+
+
+def count_classes(results: Results) -> int:
+    """How many classes there are to tell apart."""
+    from oni.recipes.data.datasets import DATASETS
+
+    return DATASETS[results[0].parameters.data].classes
+
+
+def make_error_cells(runs: Results, printed: float | None, part: str = "test") -> list[str | Quantity]:
+    """What the paper prints, ours at its lowest, ours at the end."""
+    lowest, last = mean_and_deviation(lowest_errors(runs, part)), mean_and_deviation(errors_at(runs, part))
+    return [Quantity(printed), lowest, last]
+
+
+def describe_choice(runs: Results, row: Row) -> str:
+    """The learning rate and, where the row varies it, the weight decay."""
+    config: Config = runs[0].parameters.config
+    varied = {key: getattr(config, key) for key in row.candidates[0]}
+    return ", ".join(filter(None, [f"{runs[0].measured['learning_rate']:g}", format_changes(varied)]))
+
+
+def name_row(row: Row) -> str:
+    """The title of a row, with a word if the paper lacks it."""
+    return f"{row.title} (not in the paper)" if row.ours else row.title
+
+
+def describe_differences(results: Results) -> str:
+    """How runs differ from what the paper says of them, as a sentence; empty if they do not."""
+    from oni.recipes.data.datasets import DATASETS
+
+    if not results:
+        return ""
+    config: Config = results[0].parameters.config
+    whole = DATASETS[PAPER_DATA].train_images
+    images = config.samples or DATASETS[config.data].train_images
+    words = []
+    if config.data != PAPER_DATA:
+        words.append(f"{images:,} images of {config.data} instead of {whole:,}")
+    elif config.samples:
+        words.append(f"{images:,} of {whole:,} images")
+    if config.epochs != PAPER_EPOCHS:
+        words.append(f"{config.epochs} epochs instead of {PAPER_EPOCHS}")
+    names = [name for name in ("width", "hidden", "places", "dropout") if name in config.network_options]
+    sizes = {name: config.network_options[name] for name in names}
+    words += [f"the network's {format_changes(sizes)}"] if config.data != PAPER_DATA else []
+    return f" Unlike the paper: {', '.join(words)}, batches of {config.batch_size}." if words else ""
+
+
+def style_rows(results: Results, rows: Mapping[str, Row], network: str | None = None) -> Styles:
+    """Colour and runs of each row that has some, by the name in the legend."""
+    styles = {
+        name: (COLOURS.get(row.name, colour), find_best(results, row, network))
+        for colour, (name, row) in zip(MORE_COLOURS, rows.items(), strict=False)
     }
+    return {name: (colour, runs) for name, (colour, runs) in styles.items() if runs}
+
+
+# What runs take.
+
+
+def make_demand(devices: Mapping[str, str]) -> Callable[[Sequence[Training], Setting], list[str]]:
+    """The function that says what the runs of a table take: trainings, images, memory of each device.
+
+    Args:
+        devices: by network, on what the paper trained it.
+    """
+
+    def demand(planned: Sequence[Training], setting: Setting) -> list[str]:
+        from oni.recipes.experiments.imagenet.memory import describe_memory
+
+        lines = []
+        for network in dict.fromkeys(training.group for training in planned):
+            runs = [training for training in planned if training.group == network]
+            on_what = f" (the paper: {devices[network]})" if network in devices else ""
+            memory = describe_memory([training.config for training in runs], setting.hardware)
+            lines.append(f"{network}: {count_images(runs)}; {memory}{on_what}")
+        return [*lines, "For less memory: accumulate=4, --devices 8 or --precision bf16-mixed."]
+
+    return demand
+
+
+def count_images(runs: Sequence[Training]) -> str:
+    """How often runs are trained and how many images they see, in words."""
+    from oni.recipes.data.datasets import DATASETS
+
+    trials = {config.hash: config for training in runs for config in training.trials()}.values()
+    configs = [training.config for training in runs]
+    every = DATASETS[configs[0].data]
+    epochs = sum(config.epochs for config in (*configs, *trials))
+    trained = sum(config.epochs * (config.samples or every.train_images) for config in (*configs, *trials))
+    tested = sum(config.epochs for config in configs) * every.test_images
+    more = f" and {len(trials)} short trials" if trials else ""
+    return f"{len(runs)} runs{more}, {epochs:,} epochs, {trained:,} training and {tested:,} test images"

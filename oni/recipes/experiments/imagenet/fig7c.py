@@ -2,77 +2,67 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from oni.recipes.experiments.errors import errors_at, judge_as_good_as_best, judge_worse_than_best, mean_and_deviation
-from oni.recipes.experiments.experiment import Claim, Comparison, Experiment, Judgement, Quantity, Results, Run
+from oni.recipes.experiments.errors import errors_at, mean_and_deviation
+from oni.recipes.experiments.experiment import Claim, Comparison, Experiment, Quantity, Results
 from oni.recipes.experiments.imagenet.family import (
     AGAIN,
+    BATCH,
+    CELLS,
     LONG,
     PRESETS,
     SHORT,
-    Training,
-    describe_run,
-    describe_sweeps,
-    estimate_cost,
-    make_runs,
-)
-from oni.recipes.experiments.imagenet.reading import (
-    counted_images,
+    STEPS,
+    SWEEPS,
+    count_test_images,
     describe_choice,
     describe_differences,
     lowest_errors,
+    make_demand,
+    plan_network,
 )
-from oni.recipes.experiments.imagenet.residual import BATCH, CELLS, STEPS
-from oni.recipes.experiments.imagenet.table4 import CHOICES, RATES, SMALL, TINY
-from oni.recipes.experiments.imagenet.training import make_demand, make_measure
-from oni.recipes.experiments.rows import COLOURS
+from oni.recipes.experiments.imagenet.table4 import CHOICES, NOTABLE, RATES, SMALL, TINY
+from oni.recipes.experiments.runs import COLOURS, Training, describe_sweeps
+from oni.recipes.experiments.verdicts import Judgement, Kind, judge_as_good_as_best, judge_worse_than_best
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
     from oni.recipes.charts.chart import Chart
 
 __all__ = ["EXPERIMENT"]
 
 NETWORK = "resnet18"
 ONI = CELLS["none", "oni"]
-VARIED = (1, 2, 3, 4, 5, 7)
+BY_STEPS = {
+    steps: replace(
+        ONI, name=f"T = {steps}", title=f"T = {steps}", changes={**ONI.changes, "method_options.steps": steps}
+    )
+    for steps in (1, 2, 3, 4, 5, 7)
+}
 
 
-def plan(
-    seed: int, *, seeds: int, options: dict[str, Any] | None = None, batch_size: int = BATCH, **sizes: Any
-) -> list[Training]:
+def plan(seed: int, *, seeds: int, batch_size: int = BATCH, **sizes: Any) -> list[Training]:
     """Every number of steps with each seed; those of Table 4 are runs of that table."""
-    runs = []
-    for number in range(seed, seed + seeds):
-        for steps in VARIED:
-            varied = {} if steps == STEPS else {"method_options.steps": steps}
-            every = {**(options or {}), **varied}
-            (run,) = make_runs([ONI], NETWORK, [number], options=every, batch_size=batch_size, **sizes)
-            runs.append(run)
-    return runs
+    rows = list(BY_STEPS.values())
+    return plan_network(rows, NETWORK, range(seed, seed + seeds), batch_size=batch_size, **sizes)
 
 
 def find_steps(results: Results, steps: int) -> Results:
     """The runs with so many steps."""
-
-    def matches(run: Run) -> bool:
-        return bool(run.parameters.options.get("method_options.steps", STEPS) == steps)
-
-    return Results(filter(matches, results))
+    return results.where(row=BY_STEPS[steps].name)
 
 
 def table(results: Results) -> Comparison:
     cells: list[list[str | Quantity]] = []
-    for steps in VARIED:
+    for steps in BY_STEPS:
         if runs := find_steps(results, steps):
             errors = [errors_at(runs, "train"), lowest_errors(runs), errors_at(runs, "test")]
             cells.append(
                 [
                     f"T = {steps}",
                     *map(mean_and_deviation, errors),
-                    describe_choice(runs),
+                    describe_choice(runs, BY_STEPS[steps]),
                     Quantity(len(runs), digits=0),
                 ]
             )
@@ -86,28 +76,28 @@ def table(results: Results) -> Comparison:
 
 def errors_by_steps(results: Results) -> dict[int, list[float]]:
     """The test errors of all seeds, by number of steps."""
-    return {number: errors_at(find_steps(results, number), "test") for number in VARIED}
+    return {number: errors_at(find_steps(results, number), "test") for number in BY_STEPS}
 
 
 def too_few_hurt(results: Results) -> Judgement:
-    return judge_worse_than_best(errors_by_steps(results), VARIED[0], counted_images(results))
+    return judge_worse_than_best(errors_by_steps(results), min(BY_STEPS), count_test_images(results))
 
 
 def too_many_hurt(results: Results) -> Judgement:
-    return judge_worse_than_best(errors_by_steps(results), VARIED[-1], counted_images(results))
+    return judge_worse_than_best(errors_by_steps(results), max(BY_STEPS), count_test_images(results))
 
 
 def two_are_best(results: Results) -> Judgement:
-    return judge_as_good_as_best(errors_by_steps(results), STEPS, counted_images(results))
+    return judge_as_good_as_best(errors_by_steps(results), STEPS, NOTABLE, count_test_images(results))
 
 
 CLAIMS = [
-    Claim("Too few steps make it worse", too_few_hurt, LONG),
-    Claim("Too many steps make it worse", too_many_hurt, LONG),
-    Claim("2 steps are as good as the best", two_are_best, LONG),
-    Claim(AGAIN + "too few steps make it worse", too_few_hurt, SHORT),
-    Claim(AGAIN + "too many steps make it worse", too_many_hurt, SHORT),
-    Claim(AGAIN + "2 steps are as good as the best", two_are_best, SHORT),
+    Claim(Kind.PAPER, "Too few steps make it worse", too_few_hurt, LONG),
+    Claim(Kind.PAPER, "Too many steps make it worse", too_many_hurt, LONG),
+    Claim(Kind.PAPER, f"2 steps are as good as the best, within {NOTABLE:g} point", two_are_best, LONG),
+    Claim(Kind.OURS, AGAIN + "too few steps make it worse", too_few_hurt, SHORT),
+    Claim(Kind.OURS, AGAIN + "too many steps make it worse", too_many_hurt, SHORT),
+    Claim(Kind.OURS, AGAIN + f"2 steps are as good as the best, within {NOTABLE:g} point", two_are_best, SHORT),
 ]
 
 
@@ -117,14 +107,8 @@ CLAIMS = [
 def charts(results: Results) -> list[Chart]:
     from oni.recipes.charts.curves import sweep_chart
 
-    sweep = [(steps, runs) for steps in VARIED if (runs := find_steps(results, steps))]
+    sweep = [(steps, runs) for steps in BY_STEPS if (runs := find_steps(results, steps))]
     return [sweep_chart("ResNet-18 without BN: error at the end", "steps T", sweep, COLOURS["oni"])]
-
-
-def draw(results: Results) -> Figure:
-    from oni.recipes.charts.matplotlib import draw_charts
-
-    return draw_charts(charts(results))
 
 
 EXPERIMENT = Experiment(
@@ -140,17 +124,12 @@ EXPERIMENT = Experiment(
         "full": {**PRESETS["full"], "options": SMALL, "trial_epochs": 3, "rates": RATES},
         "paper": PRESETS["paper"],
     },
-    parameters=(Training,),
     plan=plan,
-    measure=make_measure([ONI]),
     paper={"printed numbers": None},
     claims=CLAIMS,
     table=table,
-    draw=draw,
     charts=charts,
     trains=True,
-    sweeps=describe_sweeps([ONI], **{"method_options.steps": "compares numbers of steps"}),
-    describe=describe_run,
-    cost=estimate_cost,
-    demand=make_demand([ONI], {NETWORK: "one GPU"}),
+    sweeps=describe_sweeps(list(BY_STEPS.values()), **SWEEPS, method="varies ONI alone"),
+    demand=make_demand({NETWORK: "one GPU"}),
 )

@@ -2,44 +2,40 @@
 
 from __future__ import annotations
 
-import statistics
 from typing import TYPE_CHECKING, Any
 
-from oni.recipes.experiments.errors import errors_at, format_errors, judge_lower, mean_and_deviation, sampling_margin
-from oni.recipes.experiments.experiment import Claim, Comparison, Experiment, Judgement, Quantity, Results
+from oni.recipes.experiments.errors import errors_at, mean_and_deviation
+from oni.recipes.experiments.experiment import Claim, Comparison, Experiment, Quantity, Results
 from oni.recipes.experiments.imagenet.family import (
     AGAIN,
+    BATCH,
+    CELLS,
     LONG,
-    PRESETS,
-    SHORT,
-    Training,
-    describe_run,
-    describe_sweeps,
-    estimate_cost,
-    make_runs,
-)
-from oni.recipes.experiments.imagenet.reading import (
     NOTE,
-    counted_images,
+    PRESETS,
+    RELEASED,
+    SHORT,
+    SWEEPS,
+    count_test_images,
     describe_choice,
     describe_differences,
     find_best,
+    make_demand,
     make_error_cells,
     name_row,
+    plan_network,
     row_errors,
     style_rows,
 )
-from oni.recipes.experiments.imagenet.residual import BATCH, CELLS, RELEASED
-from oni.recipes.experiments.imagenet.training import make_demand, make_measure
+from oni.recipes.experiments.runs import Training, describe_sweeps
+from oni.recipes.experiments.verdicts import Judgement, Kind, judge_equal, judge_lower
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from matplotlib.figure import Figure
-
     from oni.recipes.charts.chart import Chart
 
-__all__ = ["EXPERIMENT", "SMALL", "TINY"]
+__all__ = ["EXPERIMENT", "NOTABLE", "SMALL", "TINY"]
 
 NETWORK = "resnet18"
 ROWS = (*CELLS.values(), *RELEASED)
@@ -57,7 +53,7 @@ TINY = {"network_options.width": 2}
 RATES = (0.01, 0.1)
 """To choose from in short training: the released code's for plain networks without BN, and that of all others."""
 NOTABLE = 1.0
-"""Percentage points that are called a notable difference, where seeds do not say otherwise."""
+"""Percentage points that are called a notable difference."""
 
 
 def plan(seed: int, *, seeds: int, released: bool = False, batch_size: int = BATCH, **sizes: Any) -> list[Training]:
@@ -66,7 +62,7 @@ def plan(seed: int, *, seeds: int, released: bool = False, batch_size: int = BAT
     return [
         run
         for rows in (tuple(CELLS.values()), RELEASED if released else ())
-        for run in make_runs(rows, NETWORK, every_seed, batch_size=batch_size, **sizes)
+        for run in plan_network(rows, NETWORK, every_seed, batch_size=batch_size, **sizes)
     ]
 
 
@@ -76,33 +72,31 @@ def plan(seed: int, *, seeds: int, released: bool = False, batch_size: int = BAT
 def table(results: Results) -> Comparison:
     cells: list[list[str | Quantity]] = []
     for row in ROWS:
-        if runs := find_best(results, row.name):
+        if runs := find_best(results, row):
             printed = PAPER[row.name]
             train = mean_and_deviation(errors_at(runs, "train"))
-            difference = None if train.value is None else train.value - printed["train"]
             cells.append(
                 [
                     name_row(row),
                     Quantity(printed["train"]),
                     train,
-                    Quantity(difference),
                     *make_error_cells(runs, printed["test"]),
-                    describe_choice(runs),
+                    describe_choice(runs, row),
                     Quantity(len(runs), digits=0),
                 ]
             )
-    columns = ["paper, train", "last, train", "difference, train"]
-    columns += ["paper, test", "lowest, test", "difference, test", "last, test"]
+    columns = ["paper, train", "last, train", "paper, test", "lowest, test", "last, test"]
     note = NOTE + " Train: over the last epoch, on the crops that were trained on." + describe_differences(results)
     return Comparison(["network, method", *columns, "learning rate", "seeds"], cells, note)
 
 
 def judge_help(kind: str) -> Callable[[Results], Judgement]:
-    """Whether ONI has the lower test error on an architecture."""
+    """Whether ONI has the lower test error on an architecture; the spread is pooled over all six."""
 
     def judge(results: Results) -> Judgement:
         own, other = (row_errors(results, [CELLS[kind, method]]) for method in ("oni", "plain"))
-        return judge_lower(own, other, counted_images(results))
+        pooled = list(row_errors(results, list(CELLS.values())).values())
+        return judge_lower(own, other, images=count_test_images(results), pooled=pooled)
 
     return judge
 
@@ -115,33 +109,20 @@ def judge_train(results: Results) -> Judgement:
 
 
 def judge_same(results: Results) -> Judgement:
-    """Whether ONI and plain differ by less than a point on the usual network, or by less than seeds do.
-
-    Undecided if they differ by more, but not by more than the test images explain.
-    """
-    plain, ours = (errors_at(find_best(results, CELLS["bn", method].name), "test") for method in ("plain", "oni"))
-    if not plain or not ours:
-        return None, "not yet measured"
-    difference = abs(statistics.fmean(plain) - statistics.fmean(ours))
-    overlap = max(min(plain), min(ours)) <= min(max(plain), max(ours)) and len(plain) > 1
-    text = f"plain {format_errors(plain)}; ONI {format_errors(ours)}"
-    if difference < NOTABLE or overlap:
-        return True, text
-    images = counted_images(results)
-    if images and difference < sampling_margin(plain, ours, images):
-        return None, f"undecided: within two standard errors of {images:,} test images; {text}"
-    return False, text
+    """Whether ONI and plain differ by less than a point on the usual network."""
+    plain, ours = (errors_at(find_best(results, CELLS["bn", method]), "test") for method in ("plain", "oni"))
+    return judge_equal({"ONI and plain": (ours, plain)}, NOTABLE, images=count_test_images(results))
 
 
+COMPARED = (
+    ("without BN, ONI lowers the test error", judge_help("none")),
+    ("on ResNetVar, ONI lowers the test error", judge_help("var")),
+    (f"on ResNet with BN, ONI changes the test error by less than {NOTABLE:g} point", judge_same),
+    ("ONI without BN has the lowest training error of all", judge_train),
+)
 CLAIMS = [
-    Claim("Without BN, ONI lowers the test error", judge_help("none"), LONG),
-    Claim("On ResNetVar, ONI lowers the test error", judge_help("var"), LONG),
-    Claim("On ResNet with BN, ONI makes no significant difference", judge_same, LONG),
-    Claim("ONI without BN has the lowest training error of all", judge_train, LONG),
-    Claim(AGAIN + "without BN, ONI lowers the test error", judge_help("none"), SHORT),
-    Claim(AGAIN + "on ResNetVar, ONI lowers the test error", judge_help("var"), SHORT),
-    Claim(AGAIN + "on ResNet with BN, ONI makes no significant difference", judge_same, SHORT),
-    Claim(AGAIN + "ONI without BN has the lowest training error of all", judge_train, SHORT),
+    *(Claim(Kind.PAPER, text[0].upper() + text[1:], judge, LONG) for text, judge in COMPARED),
+    *(Claim(Kind.OURS, AGAIN + text, judge, SHORT) for text, judge in COMPARED),
 ]
 
 
@@ -152,12 +133,6 @@ def charts(results: Results) -> list[Chart]:
     from oni.recipes.charts.curves import error_charts
 
     return error_charts("ResNet-18: {part} error", style_rows(results, {row.title: row for row in CELLS.values()}))
-
-
-def draw(results: Results) -> Figure:
-    from oni.recipes.charts.matplotlib import draw_charts
-
-    return draw_charts(charts(results))
 
 
 CHOICES = (
@@ -184,19 +159,14 @@ EXPERIMENT = Experiment(
         "full": {**PRESETS["full"], "options": SMALL, "trial_epochs": 3, "rates": RATES},
         "paper": {**PRESETS["paper"], "released": True},
     },
-    parameters=(Training,),
     plan=plan,
-    measure=make_measure(ROWS),
     paper=PAPER,
     claims=CLAIMS,
     table=table,
-    draw=draw,
     charts=charts,
     trains=True,
-    sweeps=describe_sweeps(ROWS),
-    describe=describe_run,
-    cost=estimate_cost,
-    demand=make_demand(ROWS, {NETWORK: "one GPU"}),
+    sweeps=describe_sweeps(ROWS, **SWEEPS),
+    demand=make_demand({NETWORK: "one GPU"}),
     findings="Without BN, ONI bears a learning rate of .1 where the plain network hardly learns. It ends below it by "
     "more than ten points, and below the plain network with BN by four; but every network had two rates to choose "
     "from, and one between them might suit BN better. On the usual ResNet ONI is lower by three points, more than "

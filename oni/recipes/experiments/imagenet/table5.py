@@ -4,46 +4,34 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from oni.recipes.experiments.errors import judge_lower
-from oni.recipes.experiments.experiment import (
-    Claim,
-    Comparison,
-    Experiment,
-    Judgement,
-    Quantity,
-    Results,
-    join_judgements,
-)
+from oni.recipes.experiments.experiment import Claim, Comparison, Experiment, Quantity, Results
 from oni.recipes.experiments.imagenet.family import (
     AGAIN,
+    BATCH,
+    DECAYS,
     LONG,
+    NOTE,
     PRESETS,
     SHORT,
-    Training,
-    describe_run,
-    describe_sweeps,
-    estimate_cost,
-    make_runs,
-)
-from oni.recipes.experiments.imagenet.reading import (
-    NOTE,
-    counted_images,
+    SWEEPS,
+    count_test_images,
     describe_choice,
     describe_differences,
     find_best,
+    make_cell,
+    make_demand,
     make_error_cells,
     name_row,
+    plan_network,
     row_errors,
     style_rows,
 )
-from oni.recipes.experiments.imagenet.residual import BATCH, DECAYS, make_cell
 from oni.recipes.experiments.imagenet.table4 import CHOICES
-from oni.recipes.experiments.imagenet.training import make_demand, make_measure
+from oni.recipes.experiments.runs import Training, describe_sweeps
+from oni.recipes.experiments.verdicts import Judgement, Kind, join_judgements, judge_lower
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-
-    from matplotlib.figure import Figure
 
     from oni.recipes.charts.chart import Chart
 
@@ -68,30 +56,32 @@ def plan(
 ) -> list[Training]:
     """The four rows on each network."""
     every_seed = range(seed, seed + seeds)
-    return [run for network in networks for run in make_runs(ROWS, network, every_seed, batch_size=batch_size, **sizes)]
+    return [
+        run for network in networks for run in plan_network(ROWS, network, every_seed, batch_size=batch_size, **sizes)
+    ]
 
 
 # The table and the claims.
 
 
 def networks_of(results: Results) -> list[str]:
-    return list(dict.fromkeys(run.parameters.network for run in results))
+    return list(dict.fromkeys(run.parameters.group for run in results))
 
 
 def table(results: Results) -> Comparison:
     cells: list[list[str | Quantity]] = []
     for network in networks_of(results):
         for row in ROWS:
-            if runs := find_best(results, row.name, network):
+            if runs := find_best(results, row, network):
                 cells.append(
                     [
                         f"{network}: {name_row(row)}",
                         *make_error_cells(runs, PAPER[network][row.name]),
-                        describe_choice(runs),
+                        describe_choice(runs, row),
                         Quantity(len(runs), digits=0),
                     ]
                 )
-    columns = ["paper", "lowest", "difference", "last", "learning rate, weight decay", "seeds"]
+    columns = ["paper", "lowest", "last", "learning rate, weight decay", "seeds"]
     note = NOTE + " All are of the test images." + describe_differences(results)
     return Comparison(["network, method", *columns], cells, note)
 
@@ -103,17 +93,17 @@ def judge_help(kind: str) -> Callable[[Results], Judgement]:
         judgements = {}
         for network in networks_of(results):
             own, other = (row_errors(results, [CELLS[kind, method]], network) for method in ("oni", "plain"))
-            judgements[network] = judge_lower(own, other, counted_images(results))
+            judgements[network] = judge_lower(own, other, images=count_test_images(results))
         return join_judgements(judgements)
 
     return judge
 
 
 CLAIMS = [
-    Claim("On ResNet, ONI lowers the test error at both depths", judge_help("bn"), LONG),
-    Claim("On ResNetVar, ONI lowers the test error at both depths", judge_help("var"), LONG),
-    Claim(AGAIN + "on ResNet, ONI lowers the test error", judge_help("bn"), SHORT),
-    Claim(AGAIN + "on ResNetVar, ONI lowers the test error", judge_help("var"), SHORT),
+    Claim(Kind.PAPER, "On ResNet, ONI lowers the test error at both depths", judge_help("bn"), LONG),
+    Claim(Kind.PAPER, "On ResNetVar, ONI lowers the test error at both depths", judge_help("var"), LONG),
+    Claim(Kind.OURS, AGAIN + "on ResNet, ONI lowers the test error", judge_help("bn"), SHORT),
+    Claim(Kind.OURS, AGAIN + "on ResNetVar, ONI lowers the test error", judge_help("var"), SHORT),
 ]
 
 
@@ -128,12 +118,6 @@ def charts(results: Results) -> list[Chart]:
         error_chart(f"{network}: test error", style_rows(results, rows, network), ["test"])
         for network in networks_of(results)
     ]
-
-
-def draw(results: Results) -> Figure:
-    from oni.recipes.charts.matplotlib import draw_charts
-
-    return draw_charts(charts(results))
 
 
 MORE = (
@@ -152,17 +136,12 @@ EXPERIMENT = Experiment(
         "full": {**PRESETS["full"], "options": SMALL},
         "paper": PRESETS["paper"],
     },
-    parameters=(Training,),
     plan=plan,
-    measure=make_measure(ROWS),
     paper=PAPER,
     claims=CLAIMS,
     table=table,
-    draw=draw,
     charts=charts,
     trains=True,
-    sweeps=describe_sweeps(ROWS),
-    describe=describe_run,
-    cost=estimate_cost,
-    demand=make_demand(ROWS, {"resnet50": "one GPU", "resnet101": "two GPUs"}),
+    sweeps=describe_sweeps(ROWS, **SWEEPS),
+    demand=make_demand({"resnet50": "one GPU", "resnet101": "two GPUs"}),
 )

@@ -19,7 +19,8 @@ from oni.diagnostics.spectrum import orthogonality, spectrum
 from oni.machine import one_thread
 from oni.newton.orthogonalize import orthogonalize
 from oni.newton.reference import literal
-from oni.recipes.experiments.experiment import Claim, Judgement, Quantity, Results
+from oni.recipes.experiments.experiment import Claim, Quantity, Results
+from oni.recipes.experiments.verdicts import Judgement, Kind
 
 __all__ = [
     "CLOSE",
@@ -30,7 +31,6 @@ __all__ = [
     "ROUNDING",
     "VARIANTS",
     "Convergence",
-    "describe_convergence",
     "draw_gaussian",
     "eigenvalues",
     "exact_runs",
@@ -78,6 +78,10 @@ class Convergence:
     at: tuple[int, ...]
     """The steps after which eigenvalues are recorded."""
 
+    def describe(self) -> str:
+        """A run in a few words."""
+        return f"{self.variant}, {self.form} in {self.precision}, seed {self.seed}"
+
 
 def draw_gaussian(shape: Sequence[int], mean: float, seed: int) -> Tensor:
     """A matrix of N(mean, 1) in float64."""
@@ -91,7 +95,7 @@ def eigenvalues(W: Tensor) -> Tensor:
 
 
 @one_thread()
-def measure_convergence(run: Convergence) -> dict[str, Any]:
+def measure_convergence(run: Convergence, setting: object = None) -> dict[str, Any]:
     """The deltas after every number of steps, and the eigenvalues of W W^T after those in ``at``."""
     Z = draw_gaussian(run.shape, run.mean, run.seed).to(getattr(torch, run.precision))
     function = orthogonalize if run.form == "stable" else literal
@@ -121,11 +125,6 @@ def make_convergence_plan(
         ]
 
     return plan
-
-
-def describe_convergence(run: Convergence) -> str:
-    """A run in a few words."""
-    return f"{run.variant}, {run.form} in {run.precision}, seed {run.seed}"
 
 
 def exact_runs(results: Results, **parameters: Any) -> Results:
@@ -168,4 +167,6 @@ def make_stability_claim(
             f"{'not finite' if math.isinf(apart[last]) else f'{apart[last]:.0e}'} at step {last})"
         )
 
-    return Claim(f"{subject} is numerically stable in {precision} through {last} steps", judge, MANY_SEEDS)
+    return Claim(
+        Kind.MATHEMATICS, f"{subject} is numerically stable in {precision} through {last} steps", judge, MANY_SEEDS
+    )

@@ -15,7 +15,7 @@ from oni.diagnostics.spectrum import orthogonality, spectrum
 from oni.machine import one_thread
 from oni.newton.orthogonalize import orthogonalize
 from oni.newton.reference import oracle
-from oni.recipes.experiments.experiment import Claim, Comparison, Experiment, Judgement, Quantity, Results
+from oni.recipes.experiments.experiment import Claim, Comparison, Experiment, Quantity, Results
 from oni.recipes.experiments.synthetic.family import (
     CLOSE,
     MANY_SEEDS,
@@ -25,6 +25,7 @@ from oni.recipes.experiments.synthetic.family import (
     draw_gaussian,
     falls,
 )
+from oni.recipes.experiments.verdicts import Judgement, Kind
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -48,6 +49,10 @@ class Stretch:
     method: str
     precision: str
 
+    def describe(self) -> str:
+        """A run in a few words."""
+        return f"{self.kind}, {self.method}, seed {self.seed}"
+
 
 def plan(seed: int, seeds: int) -> list[Stretch]:
     kinds = [("full rank", "oni", "float64")]
@@ -56,7 +61,7 @@ def plan(seed: int, seeds: int) -> list[Stretch]:
 
 
 @one_thread()
-def measure(run: Stretch) -> dict[str, Any]:
+def measure(run: Stretch, setting: object = None) -> dict[str, Any]:
     """The singular values after each number of steps, and the distance from the limit at the end."""
     Z = draw_gaussian(run.shape, run.mean, run.seed)
     if run.kind == "singular":
@@ -126,10 +131,20 @@ def olm_fails_on_singular(results: Results) -> Judgement:
 
 
 CLAIMS = [
-    Claim("More steps bring every singular value nearer to 1, and none past it", stretches_towards_one, MANY_SEEDS),
-    Claim("More steps make delta smaller", delta_falls, MANY_SEEDS),
-    Claim("ONI works well on a singular matrix too", oni_works_on_singular, MANY_SEEDS),
-    Claim("There the eigendecomposition of OLM is numerically unstable", olm_fails_on_singular, MANY_SEEDS),
+    Claim(
+        Kind.MATHEMATICS,
+        "More steps bring every singular value nearer to 1, and none past it",
+        stretches_towards_one,
+        MANY_SEEDS,
+    ),
+    Claim(Kind.MATHEMATICS, "More steps make delta smaller", delta_falls, MANY_SEEDS),
+    Claim(Kind.MATHEMATICS, "ONI works well on a singular matrix too", oni_works_on_singular, MANY_SEEDS),
+    Claim(
+        Kind.MATHEMATICS,
+        "There the eigendecomposition of OLM is numerically unstable",
+        olm_fails_on_singular,
+        MANY_SEEDS,
+    ),
 ]
 
 
@@ -182,5 +197,4 @@ EXPERIMENT = Experiment(
     claims=CLAIMS,
     table=make_table,
     draw=draw,
-    describe=lambda run: f"{run.kind}, {run.method}, seed {run.seed}",
 )

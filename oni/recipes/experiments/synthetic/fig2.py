@@ -6,7 +6,7 @@ import itertools
 import statistics
 from typing import TYPE_CHECKING
 
-from oni.recipes.experiments.experiment import Claim, Comparison, Experiment, Judgement, Quantity, Results
+from oni.recipes.experiments.experiment import Claim, Comparison, Experiment, Quantity, Results
 from oni.recipes.experiments.synthetic.family import (
     FORMS,
     MANY_SEEDS,
@@ -14,7 +14,6 @@ from oni.recipes.experiments.synthetic.family import (
     PRESETS,
     ROUNDING,
     Convergence,
-    describe_convergence,
     exact_runs,
     falls,
     first_step_below,
@@ -24,6 +23,7 @@ from oni.recipes.experiments.synthetic.family import (
     quantity,
 )
 from oni.recipes.experiments.texts import format_range
+from oni.recipes.experiments.verdicts import Judgement, Kind
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -68,9 +68,16 @@ def eigenvalues_reach_one(results: Results) -> Judgement:
 
 
 CLAIMS = [
-    Claim("delta falls with every iteration", delta_falls, MANY_SEEDS),
-    Claim("10 iterations are required for a good orthogonalisation", ten_steps_are_required, MANY_SEEDS),
-    Claim("The iteration stretches the eigenvalues of W W^T towards 1", eigenvalues_reach_one, MANY_SEEDS),
+    Claim(Kind.MATHEMATICS, "delta falls with every iteration", delta_falls, MANY_SEEDS),
+    Claim(
+        Kind.MATHEMATICS, "10 iterations are required for a good orthogonalisation", ten_steps_are_required, MANY_SEEDS
+    ),
+    Claim(
+        Kind.MATHEMATICS,
+        "The iteration stretches the eigenvalues of W W^T towards 1",
+        eigenvalues_reach_one,
+        MANY_SEEDS,
+    ),
     make_stability_claim("Algorithm 1 as printed", "literal", "float32", 10, "ONI"),
     make_stability_claim("Algorithm 1 as printed", "literal", "float64", 15, "ONI"),
     make_stability_claim("This library's form of it", "stable", "float32", 15, "ONI"),
@@ -123,5 +130,4 @@ EXPERIMENT = Experiment(
     claims=CLAIMS,
     table=make_table,
     draw=draw,
-    describe=describe_convergence,
 )

@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from oni.recipes.experiments.experiment import Claim, Comparison, Experiment, Judgement, Quantity, Results
+from oni.recipes.experiments.experiment import Claim, Comparison, Experiment, Quantity, Results
 from oni.recipes.experiments.synthetic.family import (
     MANY_SEEDS,
     NO_NUMBERS,
@@ -15,7 +15,6 @@ from oni.recipes.experiments.synthetic.family import (
     ROUNDING,
     VARIANTS,
     Convergence,
-    describe_convergence,
     exact_runs,
     first_step_below,
     make_convergence_plan,
@@ -25,6 +24,7 @@ from oni.recipes.experiments.synthetic.family import (
 )
 from oni.recipes.experiments.synthetic.fig2 import MEAN, SHAPE, STEPS
 from oni.recipes.experiments.texts import format_range
+from oni.recipes.experiments.verdicts import Judgement, Kind
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -77,17 +77,32 @@ def larger_at_first(results: Results) -> Judgement:
 
 
 CLAIMS = [
-    Claim("Centring converges faster", converges_faster("ONI+Center", "ONI"), MANY_SEEDS),
-    Claim("Centring gives larger singular values on average at the start", larger_at_first, MANY_SEEDS),
-    Claim("CSB converges faster", converges_faster("ONI+CSB", "ONI"), MANY_SEEDS),
-    Claim("CSB alone converges significantly faster", saves_whole_steps("ONI+CSB", "ONI"), MANY_SEEDS),
+    Claim(Kind.MATHEMATICS, "Centring converges faster", converges_faster("ONI+Center", "ONI"), MANY_SEEDS),
     Claim(
+        Kind.MATHEMATICS, "Centring gives larger singular values on average at the start", larger_at_first, MANY_SEEDS
+    ),
+    Claim(Kind.MATHEMATICS, "CSB converges faster", converges_faster("ONI+CSB", "ONI"), MANY_SEEDS),
+    Claim(
+        Kind.MATHEMATICS, "CSB alone converges significantly faster", saves_whole_steps("ONI+CSB", "ONI"), MANY_SEEDS
+    ),
+    Claim(
+        Kind.MATHEMATICS,
         "CSB on centred Z converges significantly faster",
         saves_whole_steps("ONI+Center+CSB", "ONI+Center"),
         MANY_SEEDS,
     ),
-    Claim("Both together are faster than centring alone", converges_faster("ONI+Center+CSB", "ONI+Center"), MANY_SEEDS),
-    Claim("Both together are faster than CSB alone", converges_faster("ONI+Center+CSB", "ONI+CSB"), MANY_SEEDS),
+    Claim(
+        Kind.MATHEMATICS,
+        "Both together are faster than centring alone",
+        converges_faster("ONI+Center+CSB", "ONI+Center"),
+        MANY_SEEDS,
+    ),
+    Claim(
+        Kind.MATHEMATICS,
+        "Both together are faster than CSB alone",
+        converges_faster("ONI+Center+CSB", "ONI+CSB"),
+        MANY_SEEDS,
+    ),
     make_stability_claim("Algorithm 2 as printed", "literal", "float32", 10, "ONI+Center+CSB"),
     make_stability_claim("Algorithm 2 as printed", "literal", "float32", 15, "ONI+Center+CSB"),
 ]
@@ -160,5 +175,4 @@ EXPERIMENT = Experiment(
     claims=CLAIMS,
     table=make_table,
     draw=draw,
-    describe=describe_convergence,
 )

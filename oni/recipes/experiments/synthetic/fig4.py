@@ -6,20 +6,20 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from oni.recipes.experiments.experiment import Claim, Comparison, Experiment, Judgement, Quantity, Results
+from oni.recipes.experiments.experiment import Claim, Comparison, Experiment, Quantity, Results
 from oni.recipes.experiments.synthetic.family import (
     CLOSE,
     MANY_SEEDS,
     NO_NUMBERS,
     PRESETS,
     Convergence,
-    describe_convergence,
     exact_runs,
     make_convergence_plan,
     make_stability_claim,
     measure_convergence,
     quantity,
 )
+from oni.recipes.experiments.verdicts import Judgement, Kind
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -53,13 +53,24 @@ def half_reach_one(results: Results) -> Judgement:
 
 
 CLAIMS = [
-    Claim("The columns become orthonormal (Frobenius bound)", ends_at("delta_column", "ONI", 0.0), MANY_SEEDS),
-    Claim("The columns become orthonormal (CSB)", ends_at("delta_column", "ONI+CSB", 0.0), MANY_SEEDS),
     Claim(
-        "The row delta ends at the square root of n - d = 32", ends_at("delta_row", "ONI", math.sqrt(32)), MANY_SEEDS
+        Kind.MATHEMATICS,
+        "The columns become orthonormal (Frobenius bound)",
+        ends_at("delta_column", "ONI", 0.0),
+        MANY_SEEDS,
     ),
-    Claim("32 eigenvalues of W W^T go to 1, 32 stay 0", half_reach_one, MANY_SEEDS),
     Claim(
+        Kind.MATHEMATICS, "The columns become orthonormal (CSB)", ends_at("delta_column", "ONI+CSB", 0.0), MANY_SEEDS
+    ),
+    Claim(
+        Kind.MATHEMATICS,
+        "The row delta ends at the square root of n - d = 32",
+        ends_at("delta_row", "ONI", math.sqrt(32)),
+        MANY_SEEDS,
+    ),
+    Claim(Kind.MATHEMATICS, "32 eigenvalues of W W^T go to 1, 32 stay 0", half_reach_one, MANY_SEEDS),
+    Claim(
+        Kind.MATHEMATICS,
         "Algorithm 2 with its centring makes the columns orthonormal too",
         ends_at("delta_column", "ONI+Center+CSB", 0.0),
         MANY_SEEDS,
@@ -128,5 +139,4 @@ EXPERIMENT = Experiment(
     claims=CLAIMS,
     table=make_table,
     draw=draw,
-    describe=describe_convergence,
 )

@@ -6,17 +6,17 @@ import itertools
 import statistics
 from typing import TYPE_CHECKING
 
-from oni.recipes.experiments.experiment import Claim, Comparison, Experiment, Judgement, Quantity, Results
+from oni.recipes.experiments.experiment import Claim, Comparison, Experiment, Quantity, Results
 from oni.recipes.experiments.synthetic.family import CLOSE, MANY_SEEDS, NO_NUMBERS, PRESETS
 from oni.recipes.experiments.synthetic.groups import (
     GROUPED,
     Grouping,
-    describe_grouping,
     make_grouping_plan,
     measure_grouping,
     smaller_is_worse,
 )
 from oni.recipes.experiments.texts import format_range
+from oni.recipes.experiments.verdicts import Judgement, Kind
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -50,9 +50,14 @@ def spread_grows(results: Results) -> Judgement:
 
 
 CLAIMS = [
-    Claim("Only the full group has all eigenvalues 1", only_full_group, MANY_SEEDS),
-    Claim("The eigenvalues spread further with smaller groups", spread_grows, MANY_SEEDS),
-    Claim("Smaller groups are less orthogonal", smaller_is_worse(SQUARE, METHODS, ["delta_row"]), MANY_SEEDS),
+    Claim(Kind.MATHEMATICS, "Only the full group has all eigenvalues 1", only_full_group, MANY_SEEDS),
+    Claim(Kind.MATHEMATICS, "The eigenvalues spread further with smaller groups", spread_grows, MANY_SEEDS),
+    Claim(
+        Kind.MATHEMATICS,
+        "Smaller groups are less orthogonal",
+        smaller_is_worse(SQUARE, METHODS, ["delta_row"]),
+        MANY_SEEDS,
+    ),
 ]
 
 
@@ -102,5 +107,4 @@ EXPERIMENT = Experiment(
     claims=CLAIMS,
     table=make_table,
     draw=draw,
-    describe=describe_grouping,
 )

@@ -12,10 +12,11 @@ from oni.baselines.olm import orthogonalize_olm
 from oni.diagnostics.spectrum import orthogonality
 from oni.machine import one_thread
 from oni.newton.orthogonalize import orthogonalize
-from oni.recipes.experiments.experiment import Judgement, Results
+from oni.recipes.experiments.experiment import Results
 from oni.recipes.experiments.synthetic.family import draw_gaussian, eigenvalues
+from oni.recipes.experiments.verdicts import Judgement
 
-__all__ = ["FULL_STEPS", "GROUPED", "Grouping", "describe_grouping", "make_grouping_plan", "measure_grouping"]
+__all__ = ["FULL_STEPS", "GROUPED", "Grouping", "make_grouping_plan", "measure_grouping"]
 
 FULL_STEPS = 15
 """Steps of ONI where the paper says full: its delta is then down to rounding."""
@@ -30,9 +31,13 @@ class Grouping:
     shape: tuple[int, ...]
     method: str
 
+    def describe(self) -> str:
+        """A run in a few words."""
+        return f"{self.shape[0]} x {self.shape[1]}, {self.method}, seed {self.seed}"
+
 
 @one_thread()
-def measure_grouping(run: Grouping) -> dict[str, Any]:
+def measure_grouping(run: Grouping, setting: object = None) -> dict[str, Any]:
     """The deltas and, of a square matrix, the eigenvalues of W W^T."""
     Z = draw_gaussian(run.shape, 0.0, run.seed)
     if run.method == "ONI":
@@ -59,11 +64,6 @@ def make_grouping_plan(*cases: tuple[tuple[int, ...], Sequence[str]]) -> Callabl
         ]
 
     return plan
-
-
-def describe_grouping(run: Grouping) -> str:
-    """A run in a few words."""
-    return f"{run.shape[0]} x {run.shape[1]}, {run.method}, seed {run.seed}"
 
 
 def smaller_is_worse(

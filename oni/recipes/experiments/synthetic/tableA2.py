@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oni.recipes.experiments.experiment import Claim, Comparison, Experiment, Judgement, Quantity, Results
+from oni.recipes.experiments.experiment import Claim, Comparison, Experiment, Quantity, Results
 from oni.recipes.experiments.synthetic.family import CLOSE, MANY_SEEDS
 from oni.recipes.experiments.synthetic.groups import (
     FULL_STEPS,
     GROUPED,
     Grouping,
-    describe_grouping,
     make_grouping_plan,
     measure_grouping,
     smaller_is_worse,
 )
 from oni.recipes.experiments.texts import format_range
+from oni.recipes.experiments.verdicts import Judgement, Kind
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -69,11 +69,13 @@ def caption_is_right(results: Results) -> Judgement:
 
 
 CLAIMS = [
-    Claim("ONI makes the columns orthonormal", columns_orthonormal, MANY_SEEDS),
-    Claim("Groups make neither rows nor columns orthonormal", neither_is_orthonormal, MANY_SEEDS),
-    Claim("Smaller groups are less orthogonal", smaller_is_worse(TALL, GROUPED, DELTAS), MANY_SEEDS),
-    Claim("The printed numbers are a draw of what is measured here", printed_is_a_draw, {"seeds": 50}),
-    Claim("Z is 32 x 64, as the table's caption says", caption_is_right, MANY_SEEDS),
+    Claim(Kind.MATHEMATICS, "ONI makes the columns orthonormal", columns_orthonormal, MANY_SEEDS),
+    Claim(Kind.MATHEMATICS, "Groups make neither rows nor columns orthonormal", neither_is_orthonormal, MANY_SEEDS),
+    Claim(Kind.MATHEMATICS, "Smaller groups are less orthogonal", smaller_is_worse(TALL, GROUPED, DELTAS), MANY_SEEDS),
+    Claim(
+        Kind.MATHEMATICS, "The printed numbers are a draw of what is measured here", printed_is_a_draw, {"seeds": 50}
+    ),
+    Claim(Kind.MATHEMATICS, "Z is 32 x 64, as the table's caption says", caption_is_right, MANY_SEEDS),
 ]
 
 
@@ -133,5 +135,4 @@ EXPERIMENT = Experiment(
     claims=CLAIMS,
     table=make_table,
     draw=draw,
-    describe=describe_grouping,
 )

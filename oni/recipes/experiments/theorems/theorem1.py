@@ -13,8 +13,9 @@ from torch import Tensor
 
 from oni.diagnostics.spectrum import orthogonality
 from oni.machine import one_thread
-from oni.recipes.experiments.experiment import Claim, Comparison, Experiment, Judgement, Results
+from oni.recipes.experiments.experiment import Claim, Comparison, Experiment, Results
 from oni.recipes.experiments.theorems.family import EXACT, confidence_limit, draw_orthonormal
+from oni.recipes.experiments.verdicts import Judgement, Kind
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -38,6 +39,10 @@ class Signal:
     distribution: str
     samples: int
 
+    def describe(self) -> str:
+        """A run in a few words."""
+        return f"{self.case}, {self.distribution} inputs, seed {self.seed}"
+
 
 def plan(seed: int, seeds: int, samples: int) -> list[Signal]:
     return [
@@ -49,7 +54,7 @@ def plan(seed: int, seeds: int, samples: int) -> list[Signal]:
 
 
 @one_thread()
-def measure(run: Signal) -> dict[str, Any]:
+def measure(run: Signal, setting: object = None) -> dict[str, Any]:
     generator = torch.Generator().manual_seed(run.seed)
     n, d = SHAPES[run.case]
     W = draw_orthonormal(n, d, generator)
@@ -138,16 +143,19 @@ def needs_normal_inputs(results: Results) -> Judgement:
 
 NEEDS = {"seeds": 5}
 CLAIMS = [
-    Claim("n = d: (1) to (4) hold", properties({"n = d": HOLDING["n = d"]}), NEEDS),
-    Claim("n < d: (2) and (3) hold", properties({"n < d": HOLDING["n < d"]}), NEEDS),
-    Claim("n > d: (1) and (4) hold, given W^T W = I", properties({"n > d": HOLDING["n > d"]}), NEEDS),
+    Claim(Kind.MATHEMATICS, "n = d: (1) to (4) hold", properties({"n = d": HOLDING["n = d"]}), NEEDS),
+    Claim(Kind.MATHEMATICS, "n < d: (2) and (3) hold", properties({"n < d": HOLDING["n < d"]}), NEEDS),
+    Claim(Kind.MATHEMATICS, "n > d: (1) and (4) hold, given W^T W = I", properties({"n > d": HOLDING["n > d"]}), NEEDS),
     Claim(
+        Kind.MATHEMATICS,
         "Those not named do not hold: (1), (4) for n < d, (2), (3) for n > d",
         properties({"n < d": (1, 4), "n > d": (2, 3)}, hold=False),
         NEEDS,
     ),
-    Claim("W W^T = I, as the theorem assumes, is possible for n > d", rows_orthonormal_when_tall, NEEDS),
-    Claim("The theorem needs Gaussian inputs, as the text says", needs_normal_inputs, NEEDS),
+    Claim(
+        Kind.MATHEMATICS, "W W^T = I, as the theorem assumes, is possible for n > d", rows_orthonormal_when_tall, NEEDS
+    ),
+    Claim(Kind.MATHEMATICS, "The theorem needs Gaussian inputs, as the text says", needs_normal_inputs, NEEDS),
 ]
 
 
@@ -228,5 +236,4 @@ EXPERIMENT = Experiment(
     claims=CLAIMS,
     table=make_table,
     draw=draw,
-    describe=lambda run: f"{run.case}, {run.distribution} inputs, seed {run.seed}",
 )

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from oni.machine import one_thread
-from oni.recipes.experiments.experiment import Claim, Comparison, Experiment, Judgement, Quantity, Results
+from oni.recipes.experiments.experiment import Claim, Comparison, Experiment, Quantity, Results
 from oni.recipes.experiments.theorems.family import EXACT, confidence_limit, draw_orthonormal
+from oni.recipes.experiments.verdicts import Judgement, Kind
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -37,6 +38,10 @@ class Rectified:
     scale: str
     samples: int
 
+    def describe(self) -> str:
+        """A run in a few words."""
+        return f"{self.kind}, {'centred' if self.center else 'uncentred'}, scale {self.scale}, seed {self.seed}"
+
 
 def plan(seed: int, seeds: int, samples: int) -> list[Rectified]:
     return [
@@ -48,7 +53,7 @@ def plan(seed: int, seeds: int, samples: int) -> list[Rectified]:
 
 
 @one_thread()
-def measure(run: Rectified) -> dict[str, Any]:
+def measure(run: Rectified, setting: object = None) -> dict[str, Any]:
     generator = torch.Generator().manual_seed(run.seed)
     return MEASURES[run.kind](generator, run.center, SCALES[run.scale], run.samples)
 
@@ -177,29 +182,64 @@ def kept_by_network(center: bool, scale: str, way: str) -> Callable[[Results], J
 
 NEEDS = {"seeds": 5}
 CLAIMS = [
-    Claim("E[J J^T] = I for sigma^2 = 2", expected_jacobian("sqrt 2", 1.0), NEEDS),
-    Claim("E[J J^T] = I / 2 without the factor", expected_jacobian("1", 0.5), NEEDS),
-    Claim("Each single J is isometric", each_is_isometric, NEEDS),
-    Claim("W x has covariance I, as the proof says", covariance_is_identity, NEEDS),
-    Claim("sqrt 2 keeps the activations' mean square, W uncentred", gain_is(False, "sqrt 2", "forward", 1.0), NEEDS),
-    Claim("sqrt 2 keeps it with Algorithm 2, whose W is centred", gain_is(True, "sqrt 2", "forward", 1.0), NEEDS),
-    Claim("sqrt 2 keeps the gradients' mean square, W centred", gain_is(True, "sqrt 2", "backward", 1.0), NEEDS),
+    Claim(Kind.MATHEMATICS, "E[J J^T] = I for sigma^2 = 2", expected_jacobian("sqrt 2", 1.0), NEEDS),
+    Claim(Kind.MATHEMATICS, "E[J J^T] = I / 2 without the factor", expected_jacobian("1", 0.5), NEEDS),
+    Claim(Kind.MATHEMATICS, "Each single J is isometric", each_is_isometric, NEEDS),
+    Claim(Kind.MATHEMATICS, "W x has covariance I, as the proof says", covariance_is_identity, NEEDS),
     Claim(
+        Kind.MATHEMATICS,
+        "sqrt 2 keeps the activations' mean square, W uncentred",
+        gain_is(False, "sqrt 2", "forward", 1.0),
+        NEEDS,
+    ),
+    Claim(
+        Kind.MATHEMATICS,
+        "sqrt 2 keeps it with Algorithm 2, whose W is centred",
+        gain_is(True, "sqrt 2", "forward", 1.0),
+        NEEDS,
+    ),
+    Claim(
+        Kind.MATHEMATICS,
+        "sqrt 2 keeps the gradients' mean square, W centred",
+        gain_is(True, "sqrt 2", "backward", 1.0),
+        NEEDS,
+    ),
+    Claim(
+        Kind.MATHEMATICS,
         "Centred W have a forward gain of 0.6817 with sqrt 2",
         gain_is(True, "sqrt 2", "forward", predict_gain(True, "sqrt 2", "forward")),
         NEEDS,
     ),
     Claim(
+        Kind.MATHEMATICS,
         "Centred W have a forward gain of 0.3408 without",
         gain_is(True, "1", "forward", predict_gain(True, "1", "forward")),
         NEEDS,
     ),
-    Claim("1.7129 keeps the activations' mean square, W centred", gain_is(True, "1.7129", "forward", 1.0), NEEDS),
     Claim(
-        "sqrt 2 keeps activations through 20 layers, W uncentred", kept_by_network(False, "sqrt 2", "forward"), NEEDS
+        Kind.MATHEMATICS,
+        "1.7129 keeps the activations' mean square, W centred",
+        gain_is(True, "1.7129", "forward", 1.0),
+        NEEDS,
     ),
-    Claim("sqrt 2 keeps activations through 20 layers, W centred", kept_by_network(True, "sqrt 2", "forward"), NEEDS),
-    Claim("sqrt 2 keeps gradients through 20 layers, W centred", kept_by_network(True, "sqrt 2", "backward"), NEEDS),
+    Claim(
+        Kind.MATHEMATICS,
+        "sqrt 2 keeps activations through 20 layers, W uncentred",
+        kept_by_network(False, "sqrt 2", "forward"),
+        NEEDS,
+    ),
+    Claim(
+        Kind.MATHEMATICS,
+        "sqrt 2 keeps activations through 20 layers, W centred",
+        kept_by_network(True, "sqrt 2", "forward"),
+        NEEDS,
+    ),
+    Claim(
+        Kind.MATHEMATICS,
+        "sqrt 2 keeps gradients through 20 layers, W centred",
+        kept_by_network(True, "sqrt 2", "backward"),
+        NEEDS,
+    ),
 ]
 
 
@@ -264,5 +304,4 @@ EXPERIMENT = Experiment(
     claims=CLAIMS,
     table=make_table,
     draw=draw,
-    describe=lambda run: f"{run.kind}, {'centred' if run.center else 'uncentred'}, scale {run.scale}, seed {run.seed}",
 )

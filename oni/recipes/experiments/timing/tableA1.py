@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import statistics
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -20,7 +20,8 @@ from torch.nn.utils import parametrizations, parametrize
 
 from oni.newton.reference import authors
 from oni.nn import Conv2d
-from oni.recipes.experiments.experiment import Claim, Comparison, Experiment, Judgement, Quantity, Results, Run
+from oni.recipes.experiments.experiment import Claim, Comparison, Experiment, Quantity, Results, Run
+from oni.recipes.experiments.verdicts import Judgement, Kind, Verdict, all_hold, as_verdict
 from oni.timing import Interval, Times, interleaved, quartiles, share_of_addition
 
 if TYPE_CHECKING:
@@ -67,6 +68,10 @@ class ConvolutionTimes:
     """At least so many, whatever they take."""
     seed: int
 
+    def describe(self) -> str:
+        """A run in a few words."""
+        return f"{self.case} {describe_sizes(self)}".strip()
+
 
 class Authors(nn.Module):
     """The recurrence as its authors released it, as a parametrization."""
@@ -103,7 +108,7 @@ def run_step(module: nn.Module, x: Tensor, G: Tensor) -> None:
     module(x).backward(G)
 
 
-def measure(run: ConvolutionTimes) -> dict[str, Any]:
+def measure(run: ConvolutionTimes, setting: object = None) -> dict[str, Any]:
     """Times in milliseconds: of every contender its quartiles, and what it adds to the plain one with an interval."""
     kernel, channels, full_batch = CASES[run.case]
     torch.manual_seed(run.seed)
@@ -185,10 +190,10 @@ def format_interval(interval: Interval) -> str:
 def judge_below(smaller: Interval, larger: Interval, text: str) -> Judgement:
     """Whether one is below the other; undecided where their intervals overlap."""
     if smaller.high < larger.low:
-        return True, text
+        return Verdict.HELD, text
     if smaller.low > larger.high:
-        return False, text
-    return None, f"undecided: the intervals overlap; {text}"
+        return Verdict.NOT_HELD, text
+    return Verdict.UNDECIDED, f"the intervals overlap; {text}"
 
 
 def printed_ratio(case: str, steps: int) -> float:
@@ -201,7 +206,7 @@ def costs_at_most(case: str, steps: int, limit: float) -> Callable[[Results], Ju
         ratio = ratio_interval(results, case, f"oni T={steps}")
         text = f"{format_interval(ratio)} times the plain convolution, printed {printed_ratio(case, steps):.3f}"
         if ratio.low <= limit < ratio.high:
-            return None, f"undecided: the interval straddles {limit:g}; {text}"
+            return Verdict.UNDECIDED, f"the interval straddles {limit:g}; {text}"
         return ratio.high <= limit, text
 
     return judge
@@ -229,12 +234,16 @@ def more_steps_take_longer(results: Results) -> Judgement:
     verdicts, texts = [], []
     for run in results:
         added = [Interval(*run.measured["added"][f"oni T={steps}"]) for steps in STEPS]
-        verdicts += [judge_below(fewer, more, "")[0] for fewer, more in itertools.pairwise(added)]
+        verdicts += [as_verdict(judge_below(fewer, more, "")[0]) for fewer, more in itertools.pairwise(added)]
         texts.append(f"{run.parameters.case} {', '.join(f'{interval.value:.1f}' for interval in added)}")
-    text = f"added ms: {'; '.join(texts)}"
-    if None in verdicts and False not in verdicts:
-        return None, f"undecided: {verdicts.count(None)} of {len(verdicts)} pairs of intervals overlap; {text}"
-    return False not in verdicts, text
+    return join_pairs(verdicts, f"added ms: {'; '.join(texts)}")
+
+
+def join_pairs(verdicts: Sequence[Verdict], text: str) -> Judgement:
+    """Whether all pairs of intervals lie as they should."""
+    overlapping = verdicts.count(Verdict.UNDECIDED)
+    counted = f"{overlapping} of {len(verdicts)} pairs of intervals overlap; " if overlapping else ""
+    return all_hold(verdicts), counted + text
 
 
 def adds_less_than_authors(results: Results) -> Judgement:
@@ -243,30 +252,28 @@ def adds_less_than_authors(results: Results) -> Judgement:
         added = {name: Interval(*values) for name, values in run.measured["added"].items()}
         for steps in STEPS:
             ours, theirs = added[f"oni T={steps}"], added[f"authors T={steps}"]
-            verdicts.append(judge_below(ours, theirs, "")[0])
+            verdicts.append(as_verdict(judge_below(ours, theirs, "")[0]))
             shares.append((ours.value / theirs.value, run.parameters.case, steps))
     largest, case, steps = max(shares)
     middle = statistics.median(share for share, *_ in shares)
     text = f"it adds {middle:.2f} of what theirs adds in the median case, {largest:.2f} in {case} at T={steps}"
-    if None in verdicts and False not in verdicts:
-        return None, f"undecided: {verdicts.count(None)} of {len(verdicts)} pairs of intervals overlap; {text}"
-    return False not in verdicts, text
+    return join_pairs(verdicts, text)
 
 
-def make_claim(text: str, judge: Callable[[Results], Judgement]) -> Claim:
+def make_claim(text: str, judge: Callable[[Results], Judgement], kind: Kind = Kind.PAPER) -> Claim:
     """A claim that is undecided where the measurement was disturbed."""
 
     def judge_sound(results: Results) -> Judgement:
         for run in results:
             for name, (_, _, high) in run.measured["added"].items():
                 if high < 0:
-                    return None, (
-                        f"undecided: the measurement was disturbed, as {name} took less time than the bare convolution "
+                    return Verdict.NOT_TESTED, (
+                        f"the measurement was disturbed, as {name} took less time than the bare convolution "
                         f"in {run.parameters.case}"
                     )
         return judge(results)
 
-    return Claim(text, judge_sound)
+    return Claim(kind, text, judge_sound)
 
 
 CLAIMS = [
@@ -278,8 +285,8 @@ CLAIMS = [
     make_claim("A smaller kernel is less efficient", is_less_efficient("k1 n256 m32", "k3 n256 m32")),
     make_claim("More features are less efficient", is_less_efficient("k1 n1024 m32", "k1 n256 m32")),
     make_claim("A smaller batch is less efficient", is_less_efficient("k1 n256 m32", "k1 n256 m256")),
-    make_claim("More steps take longer", more_steps_take_longer),
-    make_claim("This library adds less time than the authors' form", adds_less_than_authors),
+    make_claim("More steps take longer", more_steps_take_longer, Kind.OURS),
+    make_claim("This library adds less time than the authors' form", adds_less_than_authors, Kind.OURS),
 ]
 
 
@@ -386,5 +393,4 @@ EXPERIMENT = Experiment(
     claims=CLAIMS,
     table=make_table,
     draw=draw,
-    describe=lambda run: f"{run.case} {describe_sizes(run)}".strip(),
 )

@@ -1,0 +1,55 @@
+"""How long runs take compared with each other, by which a dry run estimates the time that is left."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from typing import TYPE_CHECKING
+
+from oni.recipes.experiments.runs import Training, count_steps
+
+if TYPE_CHECKING:
+    from oni.recipes.training.config import Config
+
+__all__ = ["estimate_cost"]
+
+
+def estimate_cost(training: Training) -> float:
+    """How long a run takes compared with others, its trials included: multiplications and additions."""
+    return sum(map(estimate_training, [training.config, *training.trials()]))
+
+
+def estimate_training(config: Config) -> float:
+    """Forward and backward of every step, and orthogonalisation; small batches use the machine less well."""
+    forward, orthogonal = count_products(config.network, json.dumps(config.network_options), config.data)
+    updates = 1 + int(config.task_options.get("n_dis", 0))
+    is_orthogonal = config.method.startswith(("oni", "olm"))
+    return count_steps(config) * updates * (3 * (config.batch_size + 8) * forward + is_orthogonal * orthogonal)
+
+
+@cache
+def count_products(network: str, options: str, data: str) -> tuple[float, float]:
+    """Of a network, for one image forward; and for orthogonalising all its weights once, with the gradient.
+
+    By the number of short and long products of five Newton steps: for n x d, n <= d, 24 of n x n and 5 of n x d.
+    """
+    import torch
+    from torch import nn
+    from torch.utils.flop_counter import FlopCounterMode
+
+    from oni.recipes.data.datasets import DATASETS
+    from oni.recipes.networks.gan import GAN
+    from oni.recipes.networks.registry import NETWORKS
+
+    with torch.device("meta"), FlopCounterMode(display=False) as counter:
+        model = NETWORKS[network](**json.loads(options))
+        if isinstance(model, GAN):
+            model.discriminator(model.generator(torch.empty(2, model.latent)))
+        else:
+            model.eval()(torch.empty(1, *DATASETS[data].shape))
+    products = 0.0
+    for module in model.modules():
+        if isinstance(module, nn.Linear | nn.Conv2d):
+            short, long = sorted((module.weight.shape[0], module.weight[0].numel()))
+            products += 2 * (24 * short**3 + 5 * short**2 * long)
+    return float(counter.get_total_flops()), products

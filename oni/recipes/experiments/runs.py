@@ -1,0 +1,400 @@
+"""A run of an experiment: a configuration, and what is chosen for it on held-out samples.
+
+Rows of a table say how they differ from a configuration that they share; a plan makes a `Training` of each row and
+seed; `measure` trains it, or reads what was trained.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
+from typing import TYPE_CHECKING, Any
+
+from oni.recipes.experiments.texts import format_override
+
+if TYPE_CHECKING:
+    from oni.recipes.experiments.setting import Setting
+    from oni.recipes.training.config import Config
+    from oni.recipes.training.run import Result
+
+__all__ = [
+    "COLOURS",
+    "Changes",
+    "Row",
+    "Search",
+    "Training",
+    "apply_changes",
+    "count_steps",
+    "describe_sweeps",
+    "find_rows",
+    "format_changes",
+    "measure",
+    "plan_rows",
+    "read_finished",
+]
+
+Changes = Mapping[str, Any]
+"""Keys of a configuration, such as ``method_options.steps``, and their values."""
+SIZES = ("data", "samples", "epochs")
+"""What a preset says of every run."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row of a table or a line of a figure: what its runs train with."""
+
+    name: str
+    """On the command line."""
+    title: str
+    """In tables and legends."""
+    changes: Changes = field(default_factory=dict)
+    candidates: tuple[Changes, ...] = ({},)
+    """The best of these is reported; presets that spare time take the first."""
+    rates: tuple[float, ...] = ()
+    """The learning rates to choose from."""
+    rate: float = 0.0
+    """The one for presets that do not choose."""
+    ours: bool = False
+    """Whether the paper lacks it."""
+    seeds: int | None = None
+    """At most so many in a sparing preset."""
+    trial: Changes = field(default_factory=dict)
+    """What differs in the trials of a sparing preset."""
+
+
+@dataclass(frozen=True)
+class Search:
+    """What is chosen before a run: the candidate with the least error on held-out samples, the first of equals."""
+
+    candidates: tuple[Changes, ...]
+    trial: Changes
+    """What else differs in a trial: its length, its seed, how many samples it holds out."""
+    rate_factor: float = 1.0
+    """Of the chosen learning rate, where the batches of the run are of another size than those of the trials."""
+
+
+@dataclass(frozen=True)
+class Training:
+    """One run: a configuration, but for what is chosen in trials."""
+
+    row: str
+    config: Config
+    search: Search | None = None
+    group: str = ""
+    """What it belongs to, such as a network; rows are compared within a group."""
+    images: int = 0
+    """Of a generator: how many it makes to be measured."""
+    real_images: int = 0
+    """With how many they are compared."""
+    variant: str = ""
+    """What tells it from other runs of its row with the same seed, where each candidate is trained to the end."""
+
+    @property
+    def seed(self) -> int:
+        return self.config.seed
+
+    @property
+    def epochs(self) -> int:
+        return self.config.epochs
+
+    @property
+    def batch_size(self) -> int:
+        return self.config.batch_size
+
+    @property
+    def learning_rate(self) -> float:
+        return self.config.learning_rate
+
+    @property
+    def data(self) -> str:
+        return self.config.data
+
+    @property
+    def steps(self) -> int:
+        """How many updates it trains; of a GAN, those of its generator."""
+        return count_steps(self.config)
+
+    @property
+    def trial_epochs(self) -> int:
+        """How long its trials are."""
+        return int(self.search.trial.get("epochs", self.epochs)) if self.search else 0
+
+    def trials(self) -> list[Config]:
+        """The configurations of its trials."""
+        if self.search is None:
+            return []
+        return [apply_changes(self.config, {**self.search.trial, **chosen}) for chosen in self.search.candidates]
+
+    def with_choice(self, chosen: Changes) -> Config:
+        """The configuration once a candidate is chosen."""
+        config = apply_changes(self.config, chosen)
+        factor = self.search.rate_factor if self.search else 1.0
+        return config if factor == 1 else replace(config, learning_rate=config.learning_rate * factor)
+
+    def override(self, overrides: Changes) -> Training:
+        """The run with what the user changed of its configuration; sizes are the preset's."""
+        own = {key: value for key, value in overrides.items() if key not in SIZES}
+        search = None if "learning_rate" in own else self.search
+        if search is not None:
+            # What the user says counts in trials too, and a batch size for all of them.
+            trial = {key: value for key, value in search.trial.items() if key not in own}
+            search = replace(search, trial=trial, rate_factor=1.0 if "batch_size" in own else search.rate_factor)
+        return replace(self, config=apply_changes(self.config, own), search=search)
+
+    def describe(self) -> str:
+        """A run in a few words; first what ``--only g2k1/oni`` chooses: the group, up to its comma, and the row."""
+        group, _, more = self.group.partition(", ")
+        words = [f"{group}/{self.row}" if group else self.row, *filter(None, [more, self.variant])]
+        if self.search:
+            words.append(f"best of {len(self.search.candidates)} trials")
+        return ", ".join([*words, f"seed {self.seed}"])
+
+    def as_record(self) -> dict[str, Any]:
+        """As ``results.json`` holds it: fields of the configuration that have their default are left out."""
+        from oni.recipes.training.config import Config
+
+        defaults = Config().as_dict()
+        config = {name: value for name, value in self.config.as_dict().items() if value != defaults[name]}
+        own = {name: value for name, value in asdict(replace(self, config=None)).items() if value}  # type: ignore[arg-type]
+        return {**own, "config": config}
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> Training:
+        """From a ``results.json``."""
+        from oni.recipes.training.config import Config
+
+        known = {item.name for item in fields(cls)}
+        if "config" not in record or not record.keys() <= known:
+            raise ValueError(f"a run has {', '.join(sorted(known))}; got {', '.join(sorted(record))}")
+        values = {**record, "config": Config(**record["config"])}
+        if search := record.get("search"):
+            # JSON has no tuples.
+            trial = {key: tuple(value) if isinstance(value, list) else value for key, value in search["trial"].items()}
+            values["search"] = Search(**{**search, "candidates": tuple(search["candidates"]), "trial": trial})
+        return cls(**values)
+
+
+# From rows to runs.
+
+
+def apply_changes(config: Config, changes: Changes) -> Config:
+    """The configuration with changes; an option that only other methods have does not concern it."""
+    from oni.recipes.methods import METHODS
+    from oni.recipes.training import overrides
+
+    every_option = {option for method in METHODS.values() for option in method.options}
+    method = changes.get("method", config.method)
+    known = METHODS[method].options if method in METHODS else {}
+
+    def concerns(key: str) -> bool:
+        owner, _, option = key.partition(".")
+        return owner != "method_options" or option in known or option not in every_option
+
+    return overrides.apply_changes(
+        config, [format_override(key, value) for key, value in changes.items() if concerns(key)]
+    )
+
+
+def plan_rows(
+    rows: Iterable[Row],
+    config: Config,
+    seeds: Sequence[int],
+    *,
+    group: str = "",
+    trial: Changes | None = None,
+    rates: Sequence[float] = (),
+    every_candidate: bool = True,
+    rate_factor: float = 1.0,
+    images: tuple[int, int] = (0, 0),
+) -> list[Training]:
+    """A run of every row with every seed.
+
+    Args:
+        rows: of the table.
+        config: what they share, without seed and learning rate.
+        seeds: of the runs; a row may have fewer.
+        group: what they belong to.
+        trial: what differs in trials; without it, each row has its own rate and first candidate.
+        rates: to choose from in trials, instead of the row's own.
+        every_candidate: whether trials choose among the row's candidates too.
+        rate_factor: see `Search`.
+        images: generated and real ones, by which generators are measured.
+    """
+    runs = []
+    for seed in seeds:
+        for row in rows:
+            if row.seeds is not None and seed - seeds[0] >= row.seeds:
+                continue
+            options = row.candidates if every_candidate and trial is not None else row.candidates[:1]
+            tried = (rates or row.rates) if trial is not None else (row.rate,)
+            if not any(tried):
+                raise ValueError(f"{row.name} has no learning rate; give its row a rate, or rates to choose from")
+            candidates = tuple({**option, "learning_rate": rate} for option in options for rate in tried)
+            base = apply_changes(replace(config, seed=seed), row.changes)
+            search = None
+            if len(candidates) > 1:
+                search = Search(candidates, {**(trial or {}), **row.trial}, rate_factor)
+            training = Training(row.name, base, search, group, *images)
+            if search is None:
+                rate = candidates[0]["learning_rate"] * rate_factor
+                training = replace(training, config=apply_changes(base, {**candidates[0], "learning_rate": rate}))
+            runs.append(training)
+    return runs
+
+
+def describe_sweeps(rows: Sequence[Row], **more: str) -> dict[str, str]:
+    """The method and the keys in which rows differ, so that nobody overrides them, with what is done with each."""
+    titles = f"compares {', '.join(dict.fromkeys(row.title for row in rows))}"
+    changes = [{**row.changes, **{key: None for chosen in row.candidates for key in chosen}} for row in rows]
+    keys = {key for change in changes for key in change}
+    varied = {key for key in keys if len({json.dumps(change.get(key)) for change in changes}) > 1}
+    chosen = {key for row in rows for candidate in row.candidates for key in candidate}
+    searched = {"validation": "holds samples out to choose learning rates by"} if any(row.rates for row in rows) else {}
+    return {**dict.fromkeys(sorted(varied | chosen | (keys & {"method"})), titles), **searched, **more}
+
+
+def find_rows(rows: Iterable[Row]) -> dict[str, Row]:
+    """The rows by their names."""
+    return {row.name: row for row in rows}
+
+
+def format_changes(changes: Changes) -> str:
+    """Changes in a few words, without where they belong.
+
+    >>> format_changes({"method_options.coefficient": 1e-4, "learning_rate": 0.1})
+    'coefficient 0.0001, learning rate 0.1'
+    """
+
+    def show(value: Any) -> str:
+        return "all" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
+
+    return ", ".join(f"{key.rpartition('.')[2].replace('_', ' ')} {show(value)}" for key, value in changes.items())
+
+
+# Training.
+
+CURVES = ("train_error", "validation_error", "test_error", "train_loss", "test_loss")
+TOP5 = "test_top5_error"
+"""Recorded where there are enough classes."""
+
+
+def measure(training: Training, setting: Setting, *, keep: Sequence[str] = ()) -> dict[str, Any]:
+    """Choose and train, or read what was trained: curves by epoch, what was tried, and of what was watched ``keep``."""
+    tried = [train(config, setting) for config in training.trials()]
+    chosen, errors = choose(training, tried)
+    result = train(training.with_choice(chosen), setting)
+    return {**read_result(result, keep), **describe_choice(training, chosen, errors)}
+
+
+def read_finished(training: Training, setting: Setting) -> list[Result] | None:
+    """The results of a run and its trials, the run's last; ``None`` if one of them is not finished."""
+    tried = [find(config, setting) for config in training.trials()]
+    if None in tried:
+        return None
+    results = [result for result in tried if result is not None]
+    last = find(training.with_choice(choose(training, results)[0]), setting)
+    return None if last is None else [*results, last]
+
+
+def choose(training: Training, tried: Sequence[Result]) -> tuple[Changes, list[float | None]]:
+    """The best candidate and the held-out errors of all; ``None`` of those that diverged.
+
+    Where all diverge the first is taken, as the run itself will show.
+    """
+    if training.search is None:
+        return {}, []
+    errors = [None if result.diverged else result.metrics["validation_error"] for result in tried]
+    trained = {index: error for index, error in enumerate(errors) if error is not None}
+    best = min(trained, key=lambda index: trained[index], default=0)
+    return training.search.candidates[best], errors
+
+
+def describe_choice(training: Training, chosen: Changes, errors: Sequence[float | None]) -> dict[str, Any]:
+    """What was chosen, and from what."""
+    if training.search is None:
+        return {}
+    names = [format_changes(candidate) for candidate in training.search.candidates]
+    return {"chosen": dict(chosen), "tried": dict(zip(names, errors, strict=True))}
+
+
+def read_result(result: Result, keep: Sequence[str] = ()) -> dict[str, Any]:
+    """What a run gave."""
+    names = [*CURVES, *([TOP5] if TOP5 in result.metrics else [])]
+    curves = {name: [row.get(name) for row in result.epochs] for name in names}
+    config = result.config
+    return {
+        "run": result.folder.name,
+        "status": result.metrics["status"],
+        "learning_rate": config.learning_rate,
+        "cost": read_cost(result),
+        **{name: values for name, values in curves.items() if name != "validation_error" or config.validation},
+        **{name: values for name, values in result.watched.items() if name in keep},
+    }
+
+
+def read_cost(result: Result) -> dict[str, Any]:
+    """What a run took: its steps and seconds, on how many threads, in which precision."""
+    sessions = json.loads((result.folder / "run.json").read_text(encoding="utf-8"))["sessions"]
+    return {
+        "steps": result.metrics["steps"],
+        "seconds": result.metrics["seconds"],
+        "threads": sessions[-1]["machine"]["threads"],
+        "precision": result.config.precision,
+    }
+
+
+def train(config: Config, setting: Setting) -> Result:
+    """Train, or read what was trained."""
+    from oni.recipes.training import run
+    from oni.recipes.training.watch import build_watchers
+
+    dataset = setting.load_dataset(config)
+    return run.train(
+        config,
+        setting.runs,
+        data=dataset,
+        hardware=setting.hardware,
+        watch=build_watchers(config, dataset) if config.watch else None,
+        progress=setting.reporter or setting.progress,
+        resume=setting.resume,
+    )
+
+
+def find(config: Config, setting: Setting) -> Result | None:
+    """What was trained, if it is finished."""
+    from oni.recipes.training.run import find_result
+
+    return find_result(config, setting.runs, setting.load_dataset(config).sha256)
+
+
+# How long runs are.
+
+
+def count_steps(config: Config) -> int:
+    """How many updates a configuration trains; of a GAN, those of its generator."""
+    from oni.recipes.data.datasets import DATASETS
+
+    images = config.samples or DATASETS[config.data].train_images - config.validation
+    per_epoch = config.task_options.get("updates") or images // config.batch_size
+    return config.epochs * int(per_epoch)
+
+
+COLOURS: Mapping[str, str] = {
+    "plain": "#666666",
+    "xavier": "#666666",
+    "wn": "#8B5A2B",
+    "orth-init": "#E69F00",
+    "orth-init-sqrt2": "#B8A000",
+    "orth-reg": "#7A5195",
+    "olm-1": "#D55E00",
+    "olm-sqrt2": "#CC79A7",
+    "bn": "#56B4E9",
+    "gn": "#E69F00",
+    "oni": "#0072B2",
+    "oni-searched": "#009E73",
+    "oni-released": "#CC79A7",
+    "oni-small-branches": "#7A5195",
+    "gn-released": "#D55E00",
+}
+"""Of the lines in charts, by the name of the row."""

@@ -1,0 +1,372 @@
+"""The rules by which a claim is judged: one for all families, the same for both sides of a comparison.
+
+A claim is *held*, *not held*, *undecided* or *not tested*. "A is lower than B" is held if A is surely lower, not held
+if B is surely lower, and undecided otherwise. Surely means: the 95 % interval of the difference of their means over
+seeds excludes zero. Its half-width is
+
+    sqrt( (t s)^2 (1/n_A + 1/n_B)  +  1.96^2 (v_A + v_B) ),
+
+with s the standard deviation over seeds, pooled over the rows that a claim compares, t the quantile of Student's
+distribution with as many degrees of freedom as s has, and v = p (100 - p) / images the sampling variance of an error
+of p percent on that many test images. All seeds are tested on the same images, so v does not shrink with their number;
+that both sides are tested on the same ones would make it smaller, and is not counted. One seed decides nothing.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+__all__ = [
+    "Interval",
+    "Judgement",
+    "Kind",
+    "Verdict",
+    "all_hold",
+    "as_verdict",
+    "find_interval",
+    "format_rows",
+    "is_below_limit",
+    "is_equal",
+    "is_lower",
+    "is_no_worse",
+    "join_judgements",
+    "judge_as_good_as_best",
+    "judge_equal",
+    "judge_lower",
+    "judge_trains",
+    "judge_worse_than_best",
+    "mirror",
+    "t_quantile",
+]
+
+Values = Sequence[float]
+"""One number for each seed."""
+
+
+class Verdict(str, Enum):
+    """What the numbers say of a claim."""
+
+    HELD = "held"
+    NOT_HELD = "not held"
+    UNDECIDED = "undecided"
+    NOT_TESTED = "not tested"
+
+    __str__ = str.__str__
+
+
+class Kind(str, Enum):
+    """Whose claim it is, and of what."""
+
+    PAPER = "paper"
+    """What the paper reports of trained networks, of their cost, or of generated images."""
+    MATHEMATICS = "mathematics"
+    """Formulas, theorems and numerics of the paper, its errata among them."""
+    OURS = "ours"
+    """A question that the paper does not ask."""
+
+    __str__ = str.__str__
+
+
+Judgement = tuple[Verdict | bool, str]
+"""The verdict, and the numbers that say so. ``True`` or ``False`` where there is nothing random about them."""
+HELD, NOT_HELD, UNDECIDED, NOT_TESTED = Verdict
+
+
+@dataclass(frozen=True)
+class Interval:
+    """Where a difference lies, with 95 % confidence."""
+
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        return f"{(self.low + self.high) / 2:+.2f} ({self.low:+.2f} to {self.high:+.2f})"
+
+
+# Intervals.
+
+
+def t_quantile(degrees: int) -> float:
+    """The 97.5 % quantile of Student's t distribution, by bisection of its distribution function.
+
+    >>> [round(t_quantile(degrees), 3) for degrees in (1, 2, 5, 30)]
+    [12.706, 4.303, 2.571, 2.042]
+    """
+    low, high = 0.0, 20.0
+    while high - low > 1e-9:
+        middle = (low + high) / 2
+        low, high = (middle, high) if probability_within(middle, degrees) < 0.95 else (low, middle)
+    return low
+
+
+def probability_within(t: float, degrees: int) -> float:
+    """P(-t < T < t) for whole degrees of freedom: a finite sum (Abramowitz and Stegun, 26.7.3 and 26.7.4)."""
+    angle = math.atan(t / math.sqrt(degrees))
+    cosine, sine = math.cos(angle), math.sin(angle)
+    odd = degrees % 2
+    term, total = (cosine if odd else 1.0), 0.0
+    for index in range(1 + odd, degrees, 2):
+        total += term
+        term *= cosine**2 * index / (index + 1)
+    return 2 / math.pi * (angle + sine * total) if odd else sine * total
+
+
+def pool(rows: Iterable[Values]) -> tuple[float, int]:
+    """The variance over seeds, pooled over rows, and its degrees of freedom."""
+    several = [row for row in rows if len(row) > 1]
+    degrees = sum(len(row) - 1 for row in several)
+    squares = sum((len(row) - 1) * statistics.variance(row) for row in several)
+    return (squares / degrees if degrees else 0.0), degrees
+
+
+def find_interval(own: Values, other: Values, *, pooled: Sequence[Values] = (), images: int | None = None) -> Interval:
+    """The 95 % interval of the difference of two means over seeds; without limits where a side has one seed.
+
+    >>> print(find_interval([40.5, 40.6], [58.0, 59.0], images=10_000))
+    -17.95 (-20.51 to -15.39)
+
+    Args:
+        own, other: the numbers of all seeds.
+        pooled: all rows whose spread over seeds is comparable, these two among them; these two alone if empty.
+        images: how many test images the numbers are errors on, in percent; ``None`` where they are something else.
+    """
+    everywhere = Interval(-math.inf, math.inf)
+    if min(len(own), len(other)) < 2:
+        return everywhere
+    # A run that diverged may have an infinite number: only if a whole side has it, and the other none, that is sure.
+    finite = [[math.isfinite(value) for value in values] for values in (own, other)]
+    if not all(map(all, finite)):
+        if all(finite[0]) and not any(finite[1]):
+            return Interval(-math.inf, -math.inf)
+        return Interval(math.inf, math.inf) if all(finite[1]) and not any(finite[0]) else everywhere
+    variance, degrees = pool(row for row in pooled or (own, other) if all(map(math.isfinite, row)))
+    seeds = t_quantile(degrees) ** 2 * variance * (1 / len(own) + 1 / len(other))
+    means = statistics.fmean(own), statistics.fmean(other)
+    sampling = 0.0 if images is None else sum(1.96**2 * mean * (100 - mean) / images for mean in means)
+    half = math.sqrt(seeds + sampling)
+    return Interval(means[0] - means[1] - half, means[0] - means[1] + half)
+
+
+# From intervals to verdicts.
+
+
+def is_lower(own: Values, other: Values, *, pooled: Sequence[Values] = (), images: int | None = None) -> Verdict:
+    """Whether the one is surely lower than the other.
+
+    >>> is_lower([1.0, 1.1], [3.0, 3.1]).value, is_lower([3.0, 3.1], [1.0, 1.1]).value, is_lower([1.0], [3.0]).value
+    ('held', 'not held', 'undecided')
+    """
+    interval = find_interval(own, other, pooled=pooled, images=images)
+    return HELD if interval.high < 0 else NOT_HELD if interval.low > 0 else UNDECIDED
+
+
+def is_equal(
+    own: Values, other: Values, within: float, *, pooled: Sequence[Values] = (), images: int | None = None
+) -> Verdict:
+    """Whether the two surely differ by less than ``within``; not held if they surely differ by more.
+
+    >>> is_equal([1.0, 1.1], [1.0, 1.2], 1.0).value, is_equal([1.0, 1.1], [3.0, 3.1], 1.0).value
+    ('held', 'not held')
+    """
+    interval = find_interval(own, other, pooled=pooled, images=images)
+    if -within < interval.low and interval.high < within:
+        return HELD
+    return NOT_HELD if interval.low > within or interval.high < -within else UNDECIDED
+
+
+def is_no_worse(
+    own: Values, other: Values, within: float, *, pooled: Sequence[Values] = (), images: int | None = None
+) -> Verdict:
+    """Whether the one is surely not higher than the other by ``within`` or more; not held if it surely is."""
+    interval = find_interval(own, other, pooled=pooled, images=images)
+    return HELD if interval.high < within else NOT_HELD if interval.low > within else UNDECIDED
+
+
+def is_below_limit(values: Values, limit: float, *, pooled: Sequence[Values] = ()) -> Verdict:
+    """Whether the mean over seeds is surely below a fixed limit; not held if it surely is above.
+
+    >>> is_below_limit([30.0, 31.0], 80.0).value, is_below_limit([30.0], 80.0).value
+    ('held', 'undecided')
+    """
+    finite = [math.isfinite(value) for value in values]
+    if len(values) < 2 or not all(finite):
+        # As of two sides: that all runs diverged is sure, that some did is not.
+        return NOT_HELD if len(values) > 1 and not any(finite) else UNDECIDED
+    variance, degrees = pool(row for row in pooled or [values] if all(map(math.isfinite, row)))
+    half = t_quantile(degrees) * math.sqrt(variance / len(values))
+    mean = statistics.fmean(values)
+    return HELD if mean + half < limit else NOT_HELD if mean - half > limit else UNDECIDED
+
+
+def mirror(verdict: Verdict) -> Verdict:
+    """The verdict on the opposite claim."""
+    return {HELD: NOT_HELD, NOT_HELD: HELD}.get(verdict, verdict)
+
+
+def all_hold(verdicts: Iterable[Verdict]) -> Verdict:
+    """Whether all hold: not if one does not; not tested, or else undecided, if one is.
+
+    >>> all_hold([Verdict.HELD, Verdict.UNDECIDED]).value, all_hold([Verdict.NOT_HELD, Verdict.UNDECIDED]).value
+    ('undecided', 'not held')
+    """
+    found = set(verdicts)
+    return next((verdict for verdict in (NOT_HELD, NOT_TESTED, UNDECIDED) if verdict in found), HELD)
+
+
+# Judgements: a verdict and the numbers in words.
+
+
+def join_judgements(judgements: Mapping[str, Judgement]) -> Judgement:
+    """One judgement of several, by name: held if all are.
+
+    >>> verdict, text = join_judgements({"a": (Verdict.HELD, "1 < 2"), "b": (Verdict.NOT_HELD, "3 > 2")})
+    >>> print(verdict, text, sep="; ")
+    not held; a: 1 < 2. b: 3 > 2
+    """
+    text = ". ".join(f"{name}: {text}" for name, (_, text) in judgements.items())
+    return all_hold(as_verdict(verdict) for verdict, _ in judgements.values()), text
+
+
+def as_verdict(verdict: Verdict | bool) -> Verdict:
+    """A fact as a verdict; a verdict as it is."""
+    return verdict if isinstance(verdict, Verdict) else HELD if verdict else NOT_HELD
+
+
+def judge_lower(
+    own: Mapping[str, Values],
+    others: Mapping[str, Values],
+    *,
+    images: int | None = None,
+    pooled: Sequence[Values] = (),
+    unit: str = " %",
+    digits: int = 2,
+) -> Judgement:
+    """Held if each of our own is surely lower than each of the others; not held if one is surely higher than one.
+
+    The spread over seeds is pooled over all of them, unless ``pooled`` says over what.
+
+    >>> verdict, text = judge_lower({"ONI": [1.0, 2.0]}, {"plain": [30.0, 31.0]})
+    >>> print(verdict, text, sep="; ")
+    held; ONI 1.00 % and 2.00 %; plain 30.00 % and 31.00 %
+    """
+    every = {**own, **others}
+    if reason := find_missing(every):
+        return NOT_TESTED, reason
+    pooled = pooled or list(every.values())
+    verdicts = {
+        (name, other): is_lower(ours, theirs, pooled=pooled, images=images)
+        for name, ours in own.items()
+        for other, theirs in others.items()
+    }
+    return all_hold(verdicts.values()), f"{describe_doubts(verdicts, every)}{format_rows(every, unit, digits)}"
+
+
+def judge_equal(
+    pairs: Mapping[str, tuple[Values, Values]], within: float, *, images: int | None = None, unit: str = " %"
+) -> Judgement:
+    """Held if both of every pair surely differ by less than ``within``, not held if one surely differs by more."""
+    if missing := [name for name, pair in pairs.items() if not all(pair)]:
+        return NOT_TESTED, f"not yet measured: {', '.join(missing)}"
+    judgements: dict[str, Judgement] = {}
+    for name, (first, second) in pairs.items():
+        interval = find_interval(first, second, images=images)
+        shown = f"difference {interval}" if math.isfinite(interval.high - interval.low) else "one seed decides nothing"
+        text = f"{format_values(first, unit)}; {format_values(second, unit)}; {shown}"
+        judgements[name] = is_equal(first, second, within, images=images), text
+    return join_judgements(judgements)
+
+
+def judge_trains(
+    values: Mapping[str, Values], control: Mapping[str, Values], limit: float, *, trains: bool = True
+) -> Judgement:
+    """Whether all of ``values``, training errors in percent, end surely below a limit, or surely not below it.
+
+    Not tested unless a control, which is known to train, does so under the same conditions.
+    """
+    every = {**values, **control}
+    if reason := find_missing(every):
+        return NOT_TESTED, reason
+    text, pooled = f"training error {format_rows(every)}", list(every.values())
+    if all_hold(is_below_limit(errors, limit, pooled=pooled) for errors in control.values()) is not HELD:
+        return NOT_TESTED, f"the control, {' and '.join(control)}, does not end surely below {limit:g} %: {text}"
+    verdicts = [is_below_limit(errors, limit, pooled=pooled) for errors in values.values()]
+    return all_hold(verdicts if trains else map(mirror, verdicts)), text
+
+
+def judge_worse_than_best(errors: Mapping[int, Values], steps: int, images: int | None) -> Judgement:
+    """Whether so many steps have a surely larger test error than the best other number of steps.
+
+    >>> errors = {1: [20.0, 20.5], 2: [10.0, 10.2], 3: [10.5, 10.4]}
+    >>> [judge_worse_than_best(errors, steps, images=10_000)[0].value for steps in (1, 3)]
+    ['held', 'undecided']
+    """
+    if reason := find_missing_steps(errors):
+        return NOT_TESTED, reason
+    best = find_best_other(errors, steps)
+    verdict = is_lower(errors[best], errors[steps], pooled=list(errors.values()), images=images)
+    return verdict, describe_steps(errors)
+
+
+def judge_as_good_as_best(errors: Mapping[int, Values], steps: int, within: float, images: int | None) -> Judgement:
+    """Whether so many steps are surely not worse than the best other number of steps by ``within`` or more."""
+    if reason := find_missing_steps(errors):
+        return NOT_TESTED, reason
+    best = find_best_other(errors, steps)
+    return is_no_worse(errors[steps], errors[best], within, images=images), describe_steps(errors)
+
+
+def find_missing_steps(errors: Mapping[int, Values]) -> str:
+    return find_missing({f"{number} steps": values for number, values in errors.items()})
+
+
+def find_best_other(errors: Mapping[int, Values], steps: int) -> int:
+    """The number of steps, other than this one, with the least mean error."""
+    return min((number for number in errors if number != steps), key=lambda number: statistics.fmean(errors[number]))
+
+
+# Words.
+
+
+def find_missing(rows: Mapping[str, Values]) -> str:
+    """What lacks measurements, in words; empty if nothing does."""
+    missing = [name for name, values in rows.items() if not values]
+    return f"not yet measured: {', '.join(missing)}" if missing else ""
+
+
+def describe_doubts(verdicts: Mapping[tuple[str, str], Verdict], rows: Mapping[str, Values]) -> str:
+    """Which pairs decide against a claim, or leave it open."""
+    failed = [f"{other} is lower than {name}" for (name, other), verdict in verdicts.items() if verdict is NOT_HELD]
+    open_pairs = [pair for pair, verdict in verdicts.items() if verdict is UNDECIDED]
+    if failed:
+        return f"{', '.join(failed)}: "
+    if not open_pairs:
+        return ""
+    if any(len(rows[name]) < 2 for pair in open_pairs for name in pair):
+        return "one seed decides nothing: "
+    return (
+        f"not sure of {', '.join(f'{name} and {other}' for name, other in open_pairs)}: " if len(verdicts) > 1 else ""
+    )
+
+
+def describe_steps(errors: Mapping[int, Values]) -> str:
+    best = min(errors, key=lambda number: statistics.fmean(errors[number]))
+    listed = ", ".join(f"T = {number} {format_values(values)}" for number, values in errors.items())
+    return f"best with {best} steps; {listed}"
+
+
+def format_rows(rows: Mapping[str, Values], unit: str = " %", digits: int = 2) -> str:
+    """The numbers of all seeds, by row."""
+    return "; ".join(f"{name} {format_values(values, unit, digits)}" for name, values in rows.items())
+
+
+def format_values(values: Values, unit: str = " %", digits: int = 2) -> str:
+    """The numbers of all seeds.
+
+    >>> format_values([1.0, 2.5]), format_values([3.0], unit="", digits=1)
+    ('1.00 % and 2.50 %', '3.0')
+    """
+    return " and ".join(f"{value:.{digits}f}{unit}" for value in values)

@@ -1,0 +1,177 @@
+"""What this package needs of torch's internals, and nothing else: no other file names them.
+
+Nobody promises that they stay, so each function has a test in ``tests/test_torch_internals.py`` that fails when torch
+changes what it relies on.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from datetime import timedelta
+from types import FrameType
+from typing import Any, cast
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensor
+
+__all__ = [
+    "find_returned",
+    "get_backward_id",
+    "get_caller_frame",
+    "get_saving_hook",
+    "get_timeout",
+    "get_version",
+    "has_hooks",
+    "has_pre_hook",
+    "has_stand_ins",
+    "has_tangents",
+    "has_transforms",
+    "has_values",
+    "is_called_by",
+    "is_shard",
+    "is_sharded_module",
+    "keeps_graph",
+    "may_keep_results",
+    "remove_hooks",
+]
+
+STAND_INS = (
+    torch._C._TorchDispatchModeKey.FAKE,
+    torch._C._TorchDispatchModeKey.PROXY,
+    torch._C._TorchDispatchModeKey.FUNCTIONAL,
+)
+
+
+# Tensors
+
+
+def get_version(tensor: Tensor) -> int:
+    """How many writes to a tensor torch has counted; not those through ``.data``, numpy and fused optimizers."""
+    return tensor._version
+
+
+def has_values(tensor: Tensor) -> bool:
+    """Whether the entries of a tensor are numbers that Python can look at: not on the meta device, not fake."""
+    fake = isinstance(tensor, FakeTensor) or torch._C._get_dispatch_mode(STAND_INS[0]) is not None
+    return tensor.device.type != "meta" and not fake
+
+
+def is_shard(tensor: Tensor) -> bool:
+    """Whether a tensor is spread over ranks (``DTensor``). By name: importing the class takes seconds."""
+    return type(tensor).__name__ == "DTensor"
+
+
+def is_sharded_module(module: nn.Module) -> bool:
+    """Whether ``fully_shard`` was applied to a module, even where its parameters are whole at the moment."""
+    return any(cls.__name__ == "FSDPModule" for cls in type(module).__mro__)
+
+
+# Who else is at work
+
+
+def has_transforms() -> bool:
+    """Whether ``torch.func`` is at work: values then end with it."""
+    return torch._C._are_functorch_transforms_active()
+
+
+def has_tangents() -> bool:
+    """Whether forward-mode differentiation is at work."""
+    return torch.autograd.forward_ad._current_level >= 0
+
+
+def has_stand_ins() -> bool:
+    """Whether results may stand in for numbers, or must be part of a trace: fake tensors, ``make_fx``, export."""
+    if torch._C._len_torch_dispatch_stack() == 0:
+        return False
+    return any(torch._C._get_dispatch_mode(key) is not None for key in STAND_INS)
+
+
+def may_keep_results() -> bool:
+    """Whether something sees every operation, and may keep its result: selective activation checkpointing does.
+
+    Nothing may then be written to a result. torch.compile, which can't trace this question, takes care of that itself.
+    """
+    return not torch.compiler.is_compiling() and torch._C._len_torch_dispatch_stack() > 0
+
+
+def get_saving_hook() -> Callable[[Tensor], Any] | None:
+    """What torch calls for each tensor that it saves for the backward pass, if anything."""
+    hooks = torch._C._autograd._top_saved_tensors_default_hooks(False)
+    return hooks[0] if hooks else None
+
+
+# The backward pass that runs in this thread
+
+
+def get_backward_id() -> int:
+    """Which one it is; -1 for none."""
+    return torch._C._current_graph_task_id()
+
+
+def keeps_graph() -> bool:
+    """Whether it was started with ``retain_graph``."""
+    return torch._C._autograd._get_current_graph_task_keep_graph()
+
+
+# Hooks of modules, and the calls that they are called in
+
+
+def find_returned(frames: Iterable[FrameType | None]) -> set[int]:
+    """The ids of those of these frames that are not on the stack of this thread, because their calls are over.
+
+    torch does not call a module's forward hooks after a KeyboardInterrupt, so this is how to see that its call is over:
+    the frame that calls the pre-hooks lasts exactly as long.
+    """
+    missing = set(map(id, frames))
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and missing:
+        missing.discard(id(frame))
+        frame = frame.f_back
+    return missing
+
+
+def get_caller_frame() -> FrameType:
+    """The frame that called the function which asks."""
+    return sys._getframe(2)
+
+
+def is_called_by(name: str) -> bool:
+    """Whether a function of this name is on the stack of this thread."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_code.co_name != name:
+        frame = frame.f_back
+    return frame is not None
+
+
+def has_hooks(module: nn.Module) -> bool:
+    """Whether something wants to know of the calls of a module."""
+    return bool(module._forward_hooks or module._forward_pre_hooks)
+
+
+def has_pre_hook(module: nn.Module, hook: Callable[..., Any]) -> bool:
+    """Whether this very function is called before the forward pass of a module."""
+    return any(other is hook for other in module._forward_pre_hooks.values())
+
+
+def remove_hooks(module: nn.Module, is_ours: Callable[[Any], bool]) -> None:
+    """Remove some of the hooks around calls and around saving, without the handles, which copies do not have."""
+    for hooks in (module._forward_pre_hooks, module._forward_hooks, module._state_dict_pre_hooks):
+        for key in [key for key, hook in hooks.items() if is_ours(hook)]:
+            del hooks[key]
+            module._forward_hooks_always_called.pop(key, None)
+
+
+# Processes
+
+
+def get_timeout(group: dist.ProcessGroup | None) -> timedelta:
+    """How long the operations of a group may wait; 30 minutes, torch's default for gloo, if it does not tell."""
+    for device in ("cpu", "cuda"):
+        with suppress(RuntimeError, AttributeError):
+            backend = cast(dist.ProcessGroup, group or dist.group.WORLD)._get_backend(torch.device(device))
+            return backend.options._timeout
+    return timedelta(minutes=30)

@@ -1,0 +1,90 @@
+"""The tables of weights at equal orthogonality, from a record as `oni bench matrices` writes it."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from oni.bench.contender import Contender, Gives, Reached
+from oni.bench.matrices.result import MatrixResult
+from oni.bench.matrices.table import record_matrix
+from oni.bench.record import record_run
+from oni.bench.settings import Settings
+from oni.bench.shape_result import ContenderTimes
+from oni.bench.targets import MATRIX_TARGETS, judge_targets
+from website.bench import BENCH, NOT_MEASURED
+from website.headlines import HEADLINES
+
+RESULTS = Path(__file__).resolve().parents[2] / "results"
+
+
+def make_result(name, shape):
+    rows = {
+        "oni 0.9": (0.002, 0.08, Gives(True, True, False)),
+        "oni 0.99": (0.005, 0.008, Gives(True, True, False)),
+        "oni exact": (0.006, 6e-6, Gives(True, True, False)),
+        "oni T=5": (0.007, 0.2, Gives(True, True, False)),
+        "cholesky": (0.004, 1e-6, Gives(False, False, True)),
+    }
+    entries = {
+        contender: ContenderTimes(
+            Contender(contender, None, gives=gives),
+            dict.fromkeys(range(5), seconds),
+            orthogonality=Reached(1 - off_by, 1.0, 10 * off_by),
+        )
+        for contender, (seconds, off_by, gives) in rows.items()
+    }
+    entries["svd"] = ContenderTimes(Contender("svd", None, gives=Gives(True, False, True)), word="skipped: slow")
+    return MatrixResult(name, shape, entries, spectrum=name.partition("/")[2], about="known times")
+
+
+@pytest.fixture
+def results(tmp_path):
+    measured = [make_result("256x2304/gaussian", (256, 2304)), make_result("512x512/trained", (512, 512))]
+    verdicts = judge_targets(measured, MATRIX_TARGETS)
+    record = record_run(measured, verdicts, Settings(), complete=True, record_case=record_matrix)
+    folder = tmp_path / "bench"
+    folder.mkdir()
+    (folder / "matrices.json").write_text(json.dumps(record))
+    (folder / "models.json").write_text((RESULTS / "bench" / "models.json").read_text())
+    return tmp_path
+
+
+def cells(text):
+    return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in text.splitlines()[2:]]
+
+
+def test_by_what_is_asked(results):
+    wide, square = cells(BENCH["bench-asked"](results, "0.9"))
+    assert wide == [
+        "256x2304/gaussian", "2", "4", "cholesky", "0.5", "0.5 - 0.5", "reached", "7 (delta 2: not reached)",
+    ]  # fmt: skip
+    assert square[0] == "512x512/trained"
+    (only,) = cells(BENCH["bench-asked"](results, "0.99", spectrum="trained"))
+    assert only[4:7] == ["1.25", "1.25 - 1.25", "**not reached**"]
+    assert "asked: at most 1.3" in BENCH["bench-asked"](results, "exact")
+
+
+def test_everyone_on_one_weight(results):
+    rows = {row[0]: row[1:] for row in cells(BENCH["bench-matrices"](results, "256x2304/gaussian"))}
+    assert rows["oni 0.9"] == ["2", "x 1", "not reached", "not reached", "0.920", "0.8", "polar, partial"]
+    assert rows["cholesky"][1:] == ["x 2", "x 1", "x 1", "1 - 1e-06", "1e-05", "not polar, needs full rank"]
+    assert rows["svd"][-1] == "skipped: slow"
+
+
+def test_the_tables_of_the_readme(results):
+    wide, square, network = cells(HEADLINES["speed"](results))
+    assert wide[1:] == ["2 / 4 ms (cholesky)", "5 / 4 ms (cholesky)", "6 / 4 ms (cholesky)"]
+    assert square[0] == "one weight, 512 x 512, as training leaves an orthogonal start"
+    assert network[0].startswith("a training step of a 20-layer")
+    peers = {row[0]: row[3] for row in cells(HEADLINES["peers"](results))}
+    assert (peers["oni"], peers["Cholesky"], peers["geotorch"]) == ("6 ms", "4 ms", "not measured")
+
+
+def test_what_is_not_measured_yet_says_so(results):
+    (results / "bench" / "matrices.json").unlink()
+    assert BENCH["bench-asked"](results, "0.9") == BENCH["bench-matrices"](results, "x") == NOT_MEASURED
+    assert HEADLINES["speed"](results) == NOT_MEASURED
+    assert BENCH["bench-machine"](results, "matrices").endswith("not been run yet.")
+    assert BENCH["bench-number"](results, "matrices", "x", "y", "delta") == "(not yet measured)"
+    assert {row[3] for row in cells(HEADLINES["peers"](results))} == {"not measured"}
