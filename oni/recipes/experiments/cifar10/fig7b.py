@@ -154,8 +154,4 @@ EXPERIMENT = Experiment(
         method="varies ONI alone",
         learning_rate="chooses it on images held out",
     ),
-    findings="With 1 step nothing is learnt, with 2 and 3 less than with more; from 4 on the errors are level, as in "
-    "Figure 7a. That too many steps hurt is not seen up to 7, and can't be at this length of training: Z starts "
-    "orthogonal and stays near it (oni inspect shows condition numbers below 2 at the end), so that 5 steps already "
-    "make the weights orthogonal and 7 give the same ones.",
 )
