@@ -29,11 +29,14 @@ from oni.names import unknown_name
 from oni.newton.matrix import Layout
 from oni.nn.options import check_scale
 from oni.nn.parametrization import TRANSPOSED, FromProxy, attach, check_weight, get_layout
+from oni.recipes.exact_maps import Map, Mapped, make_cayley, make_cholesky, make_orthogonium, make_torchlip
 
 __all__ = ["METHODS", "Method", "apply", "extra_loss", "plain"]
 
 M = TypeVar("M", bound=nn.Module)
 Extra = Callable[[nn.Module], Tensor]
+MakeMap = Callable[[Tensor], tuple[Map, Tensor]]
+"""From the matrices of a weight to a map, and the matrices that its proxy starts from."""
 
 
 @dataclass(frozen=True)
@@ -181,8 +184,14 @@ def apply_weight_norm(model: nn.Module, only: Selector, skip: Selector, *, scale
                 weight.module.parametrizations[weight.name].original0.fill_(factor)  # type: ignore[union-attr, index]
 
 
-def apply_spectral_norm(model: nn.Module, only: Selector, skip: Selector, *, n_power_iterations: int) -> None:
-    for weight, _ in check_untied(choose_layers(model, only, skip)):
+def apply_spectral_norm(
+    model: nn.Module, only: Selector, skip: Selector, *, n_power_iterations: int, start: str
+) -> None:
+    check_start(start)
+    weights = check_untied(choose_layers(model, only, skip))
+    if start == "orthogonal":
+        make_orthogonal(weights)
+    for weight, _ in weights:
         parametrizations.spectral_norm(weight.module, weight.name, n_power_iterations=n_power_iterations)
 
 
@@ -216,21 +225,57 @@ def attach_all(
             attach(weight.module, weight.name, parametrization)
 
 
-def apply_oni(model: nn.Module, only: Selector, skip: Selector, *, start: str, **options: Any) -> None:
-    if start not in STARTS:
-        raise ValueError(f"start must be one of {', '.join(STARTS)}, got {start!r}")
+def apply_oni(
+    model: nn.Module, only: Selector, skip: Selector, *, start: str, sigma_min: float | None, **options: Any
+) -> None:
+    check_start(start)
     weights = choose_layers(model, only, skip)
+    if sigma_min is not None:
+        # Steps, bound and schedule follow from it and from the start.
+        chosen = {name: value for name, value in options.items() if name not in ("steps", "bound", "schedule")}
+        polar = "orthogonal" if start == "orthogonal" else None
+        convert(model, only=only, skip=skip, sigma_min=sigma_min, start=polar, **chosen)
+        return
     convert(model, only=only, skip=skip, **options)
     if start == "orthogonal":
         make_orthogonal(weights)  # they have become the proxies
 
 
+def check_start(start: str) -> None:
+    if start not in STARTS:
+        raise ValueError(f"start must be one of {', '.join(STARTS)}, got {start!r}")
+
+
+def apply_map(make: MakeMap, model: nn.Module, only: Selector, skip: Selector) -> None:
+    """Compute every chosen weight by a map, whose proxy starts where the map says."""
+    plans = []
+    for weight, parameter in check_untied(choose_layers(model, only, skip)):
+        layout = matrix_layout(weight)
+        try:
+            function, original = make(layout.matrices(parameter.detach()))
+        except ValueError as error:
+            raise ValueError(f"{weight.label}: {error}") from None
+        plans.append((weight, parameter, Mapped(parameter, layout, function), layout.weight(original, parameter.shape)))
+    with torch.no_grad():
+        for weight, parameter, parametrization, proxy in plans:
+            attach(weight.module, weight.name, parametrization)
+            parameter.copy_(proxy)
+
+
 SCALED = {"scale": "relu", "learn_scale": True}
 UNSCALED = {"scale": 1.0, "learn_scale": True}
 # To the letter of the paper, which centres whatever the shape.
-NEWTON = {"steps": 5, "center": True, "bound": "compact", "groups": 1, "schedule": "newton", "start": "given"}
+NEWTON = {
+    "steps": 5,
+    "center": True,
+    "bound": "compact",
+    "groups": 1,
+    "schedule": "newton",
+    "start": "given",
+    "sigma_min": None,  # a number: steps, bound and schedule are chosen for it
+}
 STARTS = ("given", "orthogonal")
-"""Of the proxy: as the network is built, or an orthogonal matrix, as the authors' code for convolutions has it."""
+"""As the network is built, or an orthogonal matrix, as the authors' code for convolutions has the proxy."""
 # OLM's own code has no learnable scale, and the paper says only that it scales the start.
 EIGEN = {"group_size": 64, "center": True, "gradient": "stable", "learn_scale": False}
 
@@ -244,7 +289,10 @@ def list_methods() -> Iterator[Method]:
     yield Method("wn", "weight normalisation: filters of learnable norm", apply_weight_norm, {"scale": "relu"})
     yield Method("centred-wn", "weight normalisation of centred filters", apply_centred_weight_norm, SCALED)
     yield Method(
-        "sn", "spectral normalisation: largest singular value 1", apply_spectral_norm, {"n_power_iterations": 1}
+        "sn",
+        "spectral normalisation: largest singular value 1",
+        apply_spectral_norm,
+        {"n_power_iterations": 1, "start": "given"},
     )
     yield Method(
         "orth-reg",
@@ -265,6 +313,10 @@ def list_methods() -> Iterator[Method]:
         apply_unnormalised,
         {"steps": 5, "scale": 1.0, "learn_scale": False},
     )
+    yield Method("cayley", "exactly orthogonal, by torch's Cayley map", partial(apply_map, make_cayley))
+    yield Method("cholesky", "exactly orthogonal, by Gram and Schmidt", partial(apply_map, make_cholesky))
+    yield Method("torchlip", "deel-torchlip's dense layer: Björck's iteration", partial(apply_map, make_torchlip))
+    yield Method("orthogonium", "orthogonium's dense layer: Björck's iteration", partial(apply_map, make_orthogonium))
 
 
 METHODS: dict[str, Method] = {method.name: method for method in list_methods()}

@@ -15,7 +15,7 @@ from oni.recipes.training.devices import Hardware, is_first_process
 from oni.recipes.training.overrides import apply_changes, read_changes
 from oni.recipes.training.own_code import REGISTRIES, register_own
 from oni.recipes.training.run import Result, train
-from oni.recipes.training.watch import WATCHED, build_watchers
+from oni.recipes.training.watch import WATCHERS, build_watchers
 from oni.terminal import ascii_only, console, table
 
 __all__ = ["Request", "read_config", "train_config"]
@@ -82,8 +82,8 @@ def train_config(request: Request) -> None:
     precision = [f"precision={request.precision}"] if request.precision else []
     config = read_config(request.file, [*precision, *request.changes])
     for name in config.watch:
-        if name not in WATCHED:
-            raise ValueError(unknown_name("watch", name, WATCHED))
+        if name not in WATCHERS:
+            raise ValueError(unknown_name("watch", name, WATCHERS))
     if request.download and request.data is None:
         raise ValueError("--download needs to know where to: pass --data DIR as well")
     hardware = request.hardware

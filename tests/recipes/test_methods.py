@@ -10,6 +10,8 @@ from torch import nn
 from torch.testing import assert_close
 
 import oni
+from oni.machine import find_version
+from oni.recipes.exact_maps import PEERS
 from oni.recipes.methods import METHODS, apply, extra_loss, plain
 
 
@@ -47,7 +49,10 @@ def train(method, model, steps=6):
     return losses
 
 
-@pytest.mark.parametrize("method", METHODS)
+INSTALLED = [method for method in METHODS if method not in PEERS or find_version(PEERS[method])]
+
+
+@pytest.mark.parametrize("method", INSTALLED)
 class TestContract:
     def test_trains(self, method):
         model = apply(method, network(), skip=OUTPUT)
@@ -281,3 +286,37 @@ def test_an_unknown_start_changes_nothing():
         apply("oni", net, start="random")
     assert type(net) is nn.Linear
     assert torch.equal(net.weight, before)
+
+
+@pytest.mark.parametrize("method", [method for method in PEERS if method not in INSTALLED])
+def test_a_method_of_a_library_that_is_not_installed(method):
+    model = network()
+    before = repr(model)
+    package = PEERS[method]
+    with pytest.raises(ValueError, match=f"'{method}' needs {package}, which is not installed; run pip install"):
+        apply(method, model)
+    assert repr(model) == before
+
+
+@pytest.mark.parametrize("method", ["cayley", "cholesky"])
+def test_exact_maps_are_orthogonal_whatever_the_layer(method):
+    model = apply(method, network())
+    train(method, model)
+    for module, rows in ((model[0], 0), (model[3], 1), (model[6], 0), (model[8], 0)):
+        W = module.weight.detach().double().movedim(rows, 0).flatten(1)
+        W = W if W.shape[0] <= W.shape[1] else W.T
+        # A few hundred epsilons of float32 for sums of up to 384 products.
+        assert_close(W @ W.T, torch.eye(len(W)).double(), atol=1e-4, rtol=0)
+
+
+def test_spectral_norm_from_an_orthogonal_start():
+    weight = apply("sn", nn.Sequential(nn.Linear(16, 8)), start="orthogonal").eval()[0].weight
+    assert_close(weight @ weight.T, torch.eye(8), atol=1e-5, rtol=0)
+    with pytest.raises(ValueError, match="start must be one of given, orthogonal, got 'polar'"):
+        apply("sn", network(), start="polar")
+
+
+def test_oni_by_its_smallest_singular_value():
+    model = apply("oni-ns", nn.Sequential(nn.Linear(32, 16)), sigma_min=0.9, start="orthogonal", center=False)
+    assert "sigma_min=0.9" in repr(model)
+    assert oni.spectrum(model[0].weight.detach()).min() >= 0.9

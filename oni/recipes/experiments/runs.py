@@ -38,6 +38,7 @@ Changes = Mapping[str, Any]
 """Keys of a configuration, such as ``method_options.steps``, and their values."""
 SIZES = ("data", "samples", "epochs")
 """What a preset says of every run."""
+BY_ERROR = "validation_error"
 
 
 @dataclass(frozen=True)
@@ -65,13 +66,15 @@ class Row:
 
 @dataclass(frozen=True)
 class Search:
-    """What is chosen before a run: the candidate with the least error on held-out samples, the first of equals."""
+    """What is chosen before a run: the best candidate on held-out samples, the first of equals."""
 
     candidates: tuple[Changes, ...]
     trial: Changes
     """What else differs in a trial: its length, its seed, how many samples it holds out."""
     rate_factor: float = 1.0
     """Of the chosen learning rate, where the batches of the run are of another size than those of the trials."""
+    by: str = BY_ERROR
+    """What is least for the best candidate."""
 
 
 @dataclass(frozen=True)
@@ -157,6 +160,8 @@ class Training:
         defaults = Config().as_dict()
         config = {name: value for name, value in self.config.as_dict().items() if value != defaults[name]}
         own = {name: value for name, value in asdict(replace(self, config=None)).items() if value}  # type: ignore[arg-type]
+        if self.search and self.search.by == BY_ERROR:
+            del own["search"]["by"]
         return {**own, "config": config}
 
     @classmethod
@@ -207,6 +212,7 @@ def plan_rows(
     every_candidate: bool = True,
     rate_factor: float = 1.0,
     images: tuple[int, int] = (0, 0),
+    by: str = BY_ERROR,
 ) -> list[Training]:
     """A run of every row with every seed.
 
@@ -218,7 +224,7 @@ def plan_rows(
         trial: what differs in trials; without it, each row has its own rate and first candidate.
         rates: to choose from in trials, instead of the row's own.
         every_candidate: whether trials choose among the row's candidates too.
-        rate_factor: see `Search`.
+        rate_factor, by: see `Search`.
         images: generated and real ones, by which generators are measured.
     """
     runs = []
@@ -234,7 +240,7 @@ def plan_rows(
             base = apply_changes(replace(config, seed=seed), row.changes)
             search = None
             if len(candidates) > 1:
-                search = Search(candidates, {**(trial or {}), **row.trial}, rate_factor)
+                search = Search(candidates, {**(trial or {}), **row.trial}, rate_factor, by)
             training = Training(row.name, base, search, group, *images)
             if search is None:
                 rate = candidates[0]["learning_rate"] * rate_factor
@@ -298,13 +304,13 @@ def read_finished(training: Training, setting: Setting) -> list[Result] | None:
 
 
 def choose(training: Training, tried: Sequence[Result]) -> tuple[Changes, list[float | None]]:
-    """The best candidate and the held-out errors of all; ``None`` of those that diverged.
+    """The best candidate and the held-out errors (or losses) of all; ``None`` of those that diverged.
 
     Where all diverge the first is taken, as the run itself will show.
     """
     if training.search is None:
         return {}, []
-    errors = [None if result.diverged else result.metrics["validation_error"] for result in tried]
+    errors = [None if result.diverged else result.metrics[training.search.by] for result in tried]
     trained = {index: error for index, error in enumerate(errors) if error is not None}
     best = min(trained, key=lambda index: trained[index], default=0)
     return training.search.candidates[best], errors

@@ -110,6 +110,7 @@ class Classification(Task):
             )
         self.share = config.batch_size // pieces
         """Samples that one process computes at once."""
+        self.temperature = check_temperature(config)
         check_classes(config, dataset)
         self.parts = split(dataset, config, fabric.device, input_dtype(config))
         super().__init__(config, fabric, dataset)
@@ -194,16 +195,20 @@ class Classification(Task):
         images, labels = next(self.batches)
         logits = network(images)
         if len(labels) == self.share:
-            loss = F.cross_entropy(logits, labels)
+            loss = F.cross_entropy(self.temper(logits), labels)
         else:
             # A sample that is missing counts for nothing, whichever process it would have been in.
-            loss = F.cross_entropy(logits, labels, reduction="sum") / self.share
+            loss = F.cross_entropy(self.temper(logits), labels, reduction="sum") / self.share
         total = loss if self.config.accumulate == 1 else loss / self.config.accumulate
         if self.extra_loss and is_last:
             total = total + self.extra_loss(self.models["network"])
         self.fabric.backward(total)
         wrong = (logits.detach().argmax(1) != labels).sum()
         self.totals.add(len(labels), loss=loss.detach() * self.share, error=wrong)
+
+    def temper(self, logits: Tensor) -> Tensor:
+        """The logits as the loss sees them; their order, and so the error, is the same."""
+        return logits if self.temperature == 1 else self.temperature * logits
 
     def measure(self) -> dict[str, float]:
         train = self.totals.means()
@@ -226,7 +231,7 @@ class Classification(Task):
         with self.hold_weights(len(part) > self.evaluation_batch):
             for images, labels in part.batches(torch.arange(len(part)), self.evaluation_batch, rank=rank, world=world):
                 logits = network(images)
-                sums = {"loss": F.cross_entropy(logits, labels, reduction="sum")}
+                sums = {"loss": F.cross_entropy(self.temper(logits), labels, reduction="sum")}
                 sums["error"] = (logits.argmax(1) != labels).sum()
                 if self.with_top:
                     among = (logits.topk(TOP).indices == labels[:, None]).any(1)
@@ -255,6 +260,14 @@ def branch_stds(network: nn.Module) -> dict[str, float]:
     if not ends:
         raise ValueError(f"small_branches=true needs a network with branch_ends, and {type(network).__name__} has none")
     return dict.fromkeys(ends, len(ends) ** -0.5)
+
+
+def check_temperature(config: Config) -> float:
+    """By how much the loss multiplies logits."""
+    value = config.task_options["temperature"]
+    if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
+        raise ValueError(f"task_options.temperature must be a number above 0, got {value!r}")
+    return float(value)
 
 
 def check_classes(config: Config, dataset: Dataset) -> None:

@@ -37,7 +37,8 @@ GAN_OPTIONS: Mapping[str, Any] = {
 }
 """What each means is said in ``oni/recipes/tasks/gan.py``."""
 TASKS: dict[str, Entry] = {
-    "classification": Entry("oni.recipes.tasks.classification:Classification"),
+    # By how much logits are multiplied in the loss: a network of bounded slope can't make them large by itself.
+    "classification": Entry("oni.recipes.tasks.classification:Classification", {"temperature": 1.0}),
     "gan": Entry("oni.recipes.tasks.gan:GANTraining", GAN_OPTIONS),
 }
 """Every task, by name."""

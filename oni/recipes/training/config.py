@@ -42,9 +42,10 @@ NEW_OPTIONS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
         "vgg": {"norm": "none", "groups": 32, "frozen_bias": False},
         "resnet-cifar": {"group_size": 0, "frozen_bias": False},
     },
-    "task": {"gan": {"keep_every": 0}},
+    "method": {"sn": {"start": "given"}, "oni": {"sigma_min": None}, "oni-ns": {"sigma_min": None}},
+    "task": {"classification": {"temperature": 1.0}, "gan": {"keep_every": 0}},
 }
-"""The same for options of networks and tasks."""
+"""The same for options of networks, methods and tasks."""
 PRECISIONS = ("32-true", "64-true", "bf16-true", "16-true", "bf16-mixed", "16-mixed")
 OPTIMIZERS = ("sgd", "adam")
 NORMALISATIONS = ("mean", "mean-std")
@@ -193,16 +194,15 @@ def drop_new_defaults(values: dict[str, Any]) -> dict[str, Any]:
     >>> drop_new_defaults({"network": "mlp", "network_options": {"depth": 2, "norm": "none"}})
     {'network': 'mlp', 'network_options': {'depth': 2}}
     """
-    values = {name: value for name, value in values.items() if name not in NEW_FIELDS or value != NEW_FIELDS[name]}
+    values = dict(values)
     for owner, added in NEW_OPTIONS.items():
-        if f"{owner}_options" not in values:
-            continue
         defaults = added.get(values.get(owner, ""), {})
-        options = values[f"{owner}_options"]
-        values[f"{owner}_options"] = {
-            name: value for name, value in options.items() if name not in defaults or value != defaults[name]
-        }
-    return values
+        if f"{owner}_options" in values:
+            options = values[f"{owner}_options"]
+            values[f"{owner}_options"] = {
+                name: value for name, value in options.items() if name not in defaults or value != defaults[name]
+            }
+    return {name: value for name, value in values.items() if name not in NEW_FIELDS or value != NEW_FIELDS[name]}
 
 
 def as_json(options: dict[str, Any]) -> dict[str, Any]:

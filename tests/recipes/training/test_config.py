@@ -65,6 +65,7 @@ def test_every_field_is_in_the_hash(monkeypatch):
     }  # fmt: skip
     needed = {
         "method": {"method_options": {}},
+        "task": {"task_options": {}},
         "nesterov": {"momentum": 0.5},
         "small_branches": {"init_scale": True},
     }
@@ -136,7 +137,7 @@ def test_changes_by_words():
         ("measure_every=0", "measure_every must be at least 1"),
         ("augment=flap", "unknown augmentation 'flap'; did you mean 'flip'"),
         ("task=gun", "unknown task 'gun'; did you mean 'gan'"),
-        ("task_options.d_steps=2", "unknown option 'd_steps' for task classification; there are none"),
+        ("task_options.d_steps=2", "unknown option 'd_steps' for task classification; choose from temperature"),
         ("method_options=3", "write method_options.option=value"),
         ("seed.x=3", "write seed=value"),
     ],
