@@ -28,14 +28,14 @@ INTERRUPTED = 130  # 128 + SIGINT, as in a shell
 
 def demo(
     out: options.DemoFolder = Path("oni-demo"),
-    seed: Annotated[int, typer.Option(help="Seed of the first weights and of the order of samples.")] = 0,
-    preset: Annotated[str, typer.Option(help="laptop (two minutes) or smoke (seconds, shows nothing).")] = "laptop",
+    seed: Annotated[int, typer.Option(help="Seed for initial weights and sample order.")] = 0,
+    preset: Annotated[str, typer.Option(help="laptop (two minutes) or smoke (seconds, only a test).")] = "laptop",
     plain: options.Plain = False,
 ) -> None:
-    """Train four 10-layer networks over the learning rate: a table here, and report.html with everything.
+    """Train four 10-layer networks at several learning rates; print a table and write report.html with all details.
 
-    He's start, an orthogonal start, batch normalisation and ONI, on a sample of Fashion-MNIST.
-    What was trained is kept: stop it with Ctrl-C, and it continues from there.
+    He initialisation, orthogonal initialisation, batch normalisation and ONI, on a sample of Fashion-MNIST.
+    Runs are saved: after Ctrl-C, the same command continues.
     """
     from oni.recipes.demo import demo as run
 
@@ -48,9 +48,9 @@ def report(
     out: options.ReportFile = Path("report.html"),
     open_it: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False,
 ) -> None:
-    """Make one HTML file of experiments and runs: claims, tables, curves to look into, spectra, configurations.
+    """Write one HTML file about experiments and runs: claims, tables, interactive curves, spectra, configurations.
 
-    It needs no network and no other file, so it can be sent as it is.
+    It needs no internet access and no other file, so you can send it by itself.
     """
     from oni.recipes.report.write import open_report, write_report
 
@@ -65,7 +65,7 @@ def compare(
     json: Annotated[bool, typer.Option("--json", help="For programs: one JSON object.")] = False,
     plain: options.Plain = False,
 ) -> None:
-    """Compare runs, or results of one experiment: what differs in configuration and in result."""
+    """Compare runs, or results of one experiment: show differences in configuration and results."""
     from oni.recipes.report.compare import compare as run
 
     run(sources, experiment or [], as_json=json, plain=plain)
@@ -84,7 +84,7 @@ def bench(
     json: options.JSONFile = None,
     plain: options.Plain = False,
 ) -> None:
-    """Measure speed and memory on this machine, beside every other way to do the same."""
+    """Measure speed and memory on this machine, compared with other methods."""
     from oni.bench.command import run
     from oni.bench.settings import Settings
 
@@ -119,7 +119,7 @@ def reproduce(
     id: Annotated[str, typer.Argument(help="A figure, table or theorem of the paper; oni list shows them.")],
     changes: Annotated[
         list[str] | None,
-        typer.Argument(metavar="KEY=VALUE", help="Changes to every run's configuration, e.g. epochs=5."),
+        typer.Argument(metavar="KEY=VALUE", help="Changes to the configuration of every run, e.g. epochs=5."),
     ] = None,
     preset: options.Preset = "laptop",
     data: options.Data = None,
@@ -152,11 +152,11 @@ def reproduce(
     json: options.JSONLines = False,
     plain: options.Plain = False,
 ) -> None:
-    """Run an experiment of the paper: its numbers beside ours, and each of its claims held, not held or not tested.
+    """Run an experiment of the paper: compare its numbers with ours, and judge each of its claims.
 
-    What is trained is kept run by run, and a finished run is never trained again.
-    What was interrupted continues with --resume, bit for bit.
-    Several such commands with the same --out share the work.
+    Every run is saved, and a finished run is never trained again.
+    Interrupted runs continue with --resume, with bit-identical results.
+    Several commands with the same --out share the work.
     With --engine ray, --out must be on a file system that all machines of the cluster share.
     """
     from oni.machine import torch_threads
@@ -209,11 +209,12 @@ def reproduce(
 def train(
     config: options.RunFile,
     changes: Annotated[
-        list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Changes to it, e.g. learning_rate=0.05.")
+        list[str] | None,
+        typer.Argument(metavar="KEY=VALUE", help="Changes to the file, e.g. learning_rate=0.05."),
     ] = None,
     data: options.Data = None,
     download: options.Download = False,
-    out: Annotated[Path, typer.Option(file_okay=False, help="Folder in which the run gets its own.")] = Path("runs"),
+    out: Annotated[Path, typer.Option(file_okay=False, help="Folder that will contain the run folder.")] = Path("runs"),
     resume: options.Resume = False,
     accelerator: options.Accelerator = "auto",
     devices: options.Devices = 1,
@@ -226,10 +227,10 @@ def train(
     json: options.JSONLines = False,
     plain: options.Plain = False,
 ) -> None:
-    """Train a network of your own choice: any data set, network and method that oni knows, or your own network.
+    """Train a network: any data set, network and method that oni knows, or your own network.
 
-    The network may be package.module:Network, which is imported from the current folder or what is installed.
-    A finished run is never trained again; what was interrupted continues with --resume, bit for bit.
+    The network may be package.module:Network, imported from the current folder or the installed packages.
+    A finished run is never trained again. An interrupted run continues with --resume, with a bit-identical result.
     """
     from oni.recipes.train import Request, train_config
     from oni.recipes.training.devices import Hardware
@@ -260,12 +261,12 @@ def train(
 def sample(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a GAN's training run.")],
     out: Annotated[Path, typer.Option("--out", "-o", dir_okay=False, help="The PNG file to write.")],
-    number: Annotated[int, typer.Option("--number", "-n", help="How many images.")] = 64,
+    number: Annotated[int, typer.Option("--number", "-n", help="Number of images.")] = 64,
     seed: options.NoiseSeed = None,
-    columns: Annotated[int, typer.Option(help="Images in a row.")] = 8,
+    columns: Annotated[int, typer.Option(help="Images per row.")] = 8,
     mode: options.Mode = "eval",
 ) -> None:
-    """Draw images from the generator of a trained GAN, on one sheet."""
+    """Draw images from the generator of a trained GAN on one sheet."""
     from oni.recipes.generated.samples import draw_sheet
 
     print(draw_sheet(run, out, number, seed, columns=columns, mode=mode))
@@ -290,7 +291,7 @@ def bake(
         typer.Argument(metavar="CHECKPOINT", help="The state_dict of a converted model: .pt, .pth or .safetensors."),
     ],
     out: Annotated[Path, typer.Option("--out", "-o", dir_okay=False, help="Where to write the plain state_dict.")],
-    key: Annotated[str | None, typer.Option(help="Which state_dict, if the checkpoint holds several.")] = None,
+    key: Annotated[str | None, typer.Option(help="Which state_dict, if the checkpoint contains several.")] = None,
     steps: options.Steps = None,
     scale: Annotated[str | None, typer.Option(help="A number, or relu, tanh, ...")] = None,
     center: Annotated[str | None, typer.Option(help="auto, true or false.")] = None,
@@ -298,7 +299,7 @@ def bake(
     groups: Annotated[int | None, typer.Option(help="Groups of rows.")] = None,
     schedule: Annotated[str | None, typer.Option(help="newton, minimax or e.g. minimax:0.03.")] = None,
 ) -> None:
-    """Turn the checkpoint of a converted model into that of the plain architecture."""
+    """Turn the checkpoint of a converted model into a checkpoint of the plain architecture."""
     from oni.checkpoints.bake import bake as run
 
     run(checkpoint, out, key, steps=steps, scale=scale, center=center, bound=bound, groups=groups, schedule=schedule)
@@ -334,13 +335,13 @@ def top(
 ) -> None:
     """Keep the weight matrices of PyTorch networks as orthogonal as you ask for.
 
-    By Newton's iteration, from "Controllable Orthogonalization in Training DNNs" (CVPR 2020).
+    Uses Newton's iteration, from "Controllable Orthogonalization in Training DNNs" (CVPR 2020).
     """
 
 
 def application() -> typer.Typer:
     """All commands as typer sees them."""
-    last = "Completion of commands and options in your shell: oni --install-completion"
+    last = "To install shell completion: oni --install-completion"
     app = typer.Typer(
         cls=options.Group,
         context_settings={"help_option_names": ["-h", "--help"]},
@@ -356,8 +357,8 @@ def application() -> typer.Typer:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code.
 
-    0 is success; 2, with one line on standard error, what the user can mend; 74 that a file, a folder or standard
-    output can't be written to; 130 Ctrl-C.
+    0: success. 2: an error that the user can fix, explained in one line on standard error. 74: a file, a folder or
+    standard output is not writable. 130: Ctrl-C.
     """
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:

@@ -1,4 +1,4 @@
-"""What the command line says of an error, and the exit code it ends with."""
+"""The message and the exit code of the command line for an error."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ __all__ = ["exit_code", "explain", "make_install_command", "silence_output"]
 MENDABLE = 2
 CANNOT_WRITE = 74  # EX_IOERR of sysexits.h
 FAILED_WRITES = {errno.ENOSPC, errno.EROFS, errno.EDQUOT, errno.EFBIG, errno.EIO}
-"""What the system says of a disk that is full, read-only, over its quota or broken."""
+"""Error numbers of a disk that is full, read-only, over its quota or broken."""
 
 
 def explain(error: Exception) -> str | None:
-    """One line for an error that a user can mend, ``None`` for a bug."""
+    """Return one line for an error that the user can fix, ``None`` for a bug."""
     line: str | None = None
     if isinstance(error, ModuleNotFoundError) and error.name:
         package = error.name.partition(".")[0]
         if package != "oni":
             line = f"this needs {package}, which is not installed: {make_install_command('recipes')}"
     elif isinstance(error, OSError) and error.strerror:
-        # Files are opened by name; what has none is what print writes to.
+        # Files are opened by name; an error without one comes from standard output.
         line = f"{'standard output' if error.filename is None else error.filename}: {error.strerror}"
         if error.filename is None:
             silence_output()
@@ -42,7 +42,7 @@ def explain(error: Exception) -> str | None:
 
 
 def explain_usage(error: Any) -> str:
-    """What is wrong with the arguments of a command, and where its help is."""
+    """Say what is wrong with the arguments of a command, and where its help is."""
     message = error.format_message()
     context: Any = getattr(error, "ctx", None)
     missing: Any = getattr(error, "param", None)
@@ -54,19 +54,19 @@ def explain_usage(error: Any) -> str:
     is_unknown = getattr(error, "possibilities", None) in ([], ())
     if is_unknown and context is not None and any(parameter.name == "changes" for parameter in context.command.params):
         key = error.option_name.lstrip("-").replace("-", "_")
-        hint = f"keys of the configuration are written {key}=VALUE; {hint}"
+        hint = f"set configuration keys as {key}=VALUE; {hint}"
     return f"{message} ({hint})"
 
 
 def make_install_command(extra: str) -> str:
-    """The command that installs an extra of this package, from where the package itself came.
+    """Return the command that installs an extra of this package, from the same source as the package.
 
     >>> make_install_command("recipes").startswith("pip install ")
     True
     """
     name = "oni-torch"
     origin: dict[str, Any] = {}
-    # A clone that is the current folder is found as well, and says nothing of it.
+    # A clone in the current folder is found too, but does not record its origin.
     for distribution in distributions(name=name):
         with suppress(ValueError):
             recorded = json.loads(distribution.read_text("direct_url.json") or "{}")
@@ -88,13 +88,13 @@ def make_install_command(extra: str) -> str:
 
 
 def exit_code(error: Exception) -> int:
-    """74 (EX_IOERR of sysexits.h) for what can't be written, 2 for everything else that a user can mend."""
+    """Return 74 (EX_IOERR of sysexits.h) for a failed write, 2 for any other error that the user can fix."""
     if isinstance(error, OSError) and error.errno in FAILED_WRITES:
         return CANNOT_WRITE
     return getattr(error, "exit_code", MENDABLE)
 
 
 def silence_output() -> None:
-    """Throw away what could not be printed: Python would try it again on exit, and complain once more."""
+    """Discard output that could not be printed: Python would try again on exit and complain again."""
     with suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

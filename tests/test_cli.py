@@ -334,7 +334,7 @@ def test_what_to_install_is_where_the_package_came_from(monkeypatch, tmp_path, o
     [
         (["reproduce"], "oni list shows them. (try: oni reproduce --help)"),
         (["bake", "x.pt"], "(try: oni bake --help)"),
-        (["train", "x.yaml", "--learning-rate", "1"], "configuration are written learning_rate=VALUE; try: oni train"),
+        (["train", "x.yaml", "--learning-rate", "1"], "set configuration keys as learning_rate=VALUE; try: oni train"),
         (
             ["list", "--plan"],
             "No such option: --plan (Possible options: --plain) (try: oni list --help)",
