@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensor
 
 __all__ = [
+    "find_load",
     "find_returned",
     "get_backward_id",
     "get_caller_frame",
@@ -32,6 +33,7 @@ __all__ = [
     "has_transforms",
     "has_values",
     "is_called_by",
+    "is_exporting_onnx",
     "is_shard",
     "is_sharded_module",
     "keeps_graph",
@@ -104,6 +106,22 @@ def get_saving_hook() -> Callable[[Tensor], Any] | None:
     return hooks[0] if hooks else None
 
 
+def is_exporting_onnx() -> bool:
+    """Whether ``torch.onnx.export`` is at work, by either of its two ways.
+
+    Not torch.onnx.is_in_onnx_export: it imports both, and inside torch.compile, which the newer way tries too, it is
+    always False.
+    """
+    if torch.compiler.is_compiling() and not torch.compiler.is_exporting():
+        return False
+    newer = sys.modules.get("torch.onnx._internal.exporter._flags")
+    if newer is not None and newer._is_onnx_exporting:
+        return True
+    # The older way never compiles, which could not trace this.
+    older = sys.modules.get("torch.onnx._internal.torchscript_exporter._globals")
+    return not torch.compiler.is_compiling() and older is not None and older.GLOBALS.in_onnx_export
+
+
 # The backward pass that runs in this thread
 
 
@@ -145,6 +163,21 @@ def is_called_by(name: str) -> bool:
     while frame is not None and frame.f_code.co_name != name:
         frame = frame.f_back
     return frame is not None
+
+
+def find_load() -> tuple[nn.Module, int] | None:
+    """The module whose ``load_state_dict`` is at work, the outermost, and how far up the stack it was called.
+
+    As the ``stacklevel`` of a warning in the function which asks; ``None`` outside of ``load_state_dict``.
+    """
+    found, level = None, 1
+    frame = sys._getframe(1)
+    while frame.f_back is not None:
+        level += 1
+        if frame.f_code is nn.Module.load_state_dict.__code__:
+            found = frame.f_locals["self"], level
+        frame = frame.f_back
+    return found
 
 
 def has_hooks(module: nn.Module) -> bool:

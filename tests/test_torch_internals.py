@@ -23,6 +23,7 @@ from torch.utils.flop_counter import FlopCounterMode
 import oni
 from oni import torch_internals
 from oni.torch_internals import (
+    find_load,
     find_returned,
     get_backward_id,
     get_caller_frame,
@@ -36,6 +37,7 @@ from oni.torch_internals import (
     has_transforms,
     has_values,
     is_called_by,
+    is_exporting_onnx,
     is_shard,
     is_sharded_module,
     keeps_graph,
@@ -275,6 +277,51 @@ def test_is_called_by():
 
     assert outside()
     assert not inside()
+
+
+class Asked(nn.Module):
+    """Notes what is found while it is loaded."""
+
+    def _load_from_state_dict(self, *arguments):
+        super()._load_from_state_dict(*arguments)
+        self.found = find_load()
+
+
+def test_find_load():
+    assert find_load() is None
+    model = nn.Sequential(nn.Sequential(Asked()))
+    model.load_state_dict({})
+    root, level = model[0][0].found
+    assert root is model
+    # Asked, load for each of three modules, load_state_dict, this function.
+    assert level == 6
+    model[0].load_state_dict({})
+    assert model[0][0].found == (model[0], 5)
+
+
+class Exported(nn.Module):
+    """Notes whether it is exported to ONNX."""
+
+    def forward(self, x):
+        answers.append(is_exporting_onnx())
+        return x + 1
+
+
+answers = []
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("dynamo", [True, False])
+def test_is_exporting_onnx(tmp_path, dynamo):
+    pytest.importorskip("onnxscript")
+    answers.clear()
+    torch.onnx.export(Exported(), (X,), str(tmp_path / "model.onnx"), dynamo=dynamo, verbose=False)
+    assert answers
+    assert all(answers)
+    Exported()(X)
+    assert not answers[-1]
+    torch.export.export(Exported(), (X,))
+    assert not answers[-1]
 
 
 def noted(module, *_):

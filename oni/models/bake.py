@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from oni.models.cache import CACHE
+from oni.models.proxied import check_model
 from oni.models.select import LEFT_ALONE, find_proxied_weights
 from oni.nn.layers import PLAIN
 from oni.nn.parametrization import parameter_order
@@ -31,6 +32,7 @@ def bake(model: M) -> M:
     >>> type(layer).__module__, list(layer.state_dict())
     ('torch.nn.modules.linear', ['weight', 'bias'])
     """
+    check_model(model)
     proxied = list(find_proxied_weights(model))
     for weight, _ in proxied:
         if len(weight.module.parametrizations[weight.name]) > 1:  # type: ignore[index]

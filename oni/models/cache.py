@@ -22,7 +22,7 @@ from torch.nn.utils.parametrize import ParametrizationList
 from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
-from oni.models.proxied import Member, find_orthogonal
+from oni.models.proxied import Member, check_model, find_orthogonal
 from oni.newton.batched import orthogonalize_each
 from oni.nn.options import Options
 from oni.nn.parametrization import Orthogonal
@@ -63,6 +63,7 @@ def cached(model: M) -> Iterator[M]:
     >>> with cached(layer), torch.no_grad():
     ...     outputs = [layer(x) for x in torch.randn(3, 8)]
     """
+    check_model(model)
     scope = Scope(model, lasting=True)
     CACHE.open(scope)
     try:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from oni.models.bake import make_plain
 from oni.models.cache import CACHE
-from oni.models.proxied import find_orthogonal
+from oni.models.proxied import check_model, find_orthogonal
 from oni.models.select import LEFT_ALONE, Selector, Weight, choose_weights
 from oni.nn.options import Options, make_options
 from oni.nn.parametrization import Orthogonal, attach, check_weight, get_layout, is_zero, make_orthogonal
@@ -82,6 +82,7 @@ def convert(
     >>> optimizer = torch.optim.SGD([{"params": decay, "weight_decay": 1e-4}, {"params": no_decay}], lr=0.1)
     """
     check_model(model)
+    refuse_wrapped(model)
     options = make_options(steps, scale, learn_scale, center, bound, groups, schedule, sigma_min)
     plans, left_alone = plan_conversion(model, only, skip, options, check_start(start))
     attached: list[tuple[Weight, nn.Parameter]] = []
@@ -105,9 +106,8 @@ def convert(
     return model
 
 
-def check_model(model: nn.Module) -> None:
-    if not isinstance(model, nn.Module):
-        raise TypeError(f"model must be a torch.nn.Module, got {type(model).__name__}")
+def refuse_wrapped(model: nn.Module) -> None:
+    """Refuse what is inside ``DistributedDataParallel`` already."""
     for name, module in model.named_modules():
         if isinstance(module, nn.parallel.DistributedDataParallel):
             raise ValueError(

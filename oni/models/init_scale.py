@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 
+from oni.models.proxied import check_model
 from oni.models.select import Weight, find_proxied_weights
 from oni.nn.parametrization import CONVOLUTIONS, FromProxy
 
@@ -46,6 +47,7 @@ def init_scale(model: M, batch: Any, *, std: float | Mapping[str, float] = 1.0) 
     >>> init_scale(layer, x)(x).std(0).round(decimals=3)
     tensor([1., 1., 1., 1.], grad_fn=<RoundBackward1>)
     """
+    check_model(model)
     targets = check_targets(std)
     layers = [
         (weight, parametrization)

@@ -10,7 +10,7 @@ from torch.nn.utils.parametrize import ParametrizationList
 
 from oni.nn.parametrization import FromProxy, Orthogonal
 
-__all__ = ["Member", "Path", "find_orthogonal", "join_path", "walk_proxied"]
+__all__ = ["Member", "Path", "check_model", "find_orthogonal", "join_path", "walk_proxied"]
 
 Path: TypeAlias = "tuple[Path, str] | None"
 """The names on the way from a model to a module, the last one outermost."""
@@ -33,6 +33,12 @@ class Member(NamedTuple):
     @property
     def title(self) -> str:
         return join_path((self.path, self.name))
+
+
+def check_model(model: object) -> None:
+    """Refuse anything but a module."""
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"model must be a torch.nn.Module, got {type(model).__name__}")
 
 
 def find_orthogonal(model: nn.Module) -> Iterator[Member]:

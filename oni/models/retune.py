@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from torch import nn
 
+from oni.models.proxied import check_model
 from oni.models.select import check_whole, find_proxied_weights
 from oni.newton.target import Choice
 from oni.nn.options import Options
@@ -47,6 +48,7 @@ def retune(model: nn.Module) -> list[Retuned]:
     >>> retune(layer)
     []
     """
+    check_model(model)
     new: dict[int, tuple[str, Orthogonal, Options]] = {}
     for weight, parametrization in find_proxied_weights(model):
         # Several modules may share one.

@@ -43,8 +43,10 @@ class Weight(NamedTuple):
 
     @property
     def title(self) -> str:
-        """The weight's name in tables."""
-        return self.label if self.name == "weight" else f"{self.label}.{self.name}"
+        """The weight's name in tables: as the model has it, or the kind of layer where the model is that layer."""
+        if self.name == "weight":
+            return self.label
+        return f"{self.layer}.{self.name}" if self.layer else self.name
 
     @property
     def parametrization(self) -> nn.Module | None:

@@ -12,7 +12,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from oni.models.cache import CACHE, Scope, can_hold, orthogonalize_in_batches
-from oni.models.proxied import Member, find_orthogonal
+from oni.models.proxied import Member, check_model, find_orthogonal
 from oni.models.roll_call import MOST_WEIGHTS, Place, RankFailed, RollCall
 from oni.models.transport import Slot, Transport
 from oni.newton.product_count import count_products
@@ -36,8 +36,10 @@ def share(model: M, process_group: dist.ProcessGroup | None = None) -> M:
     what they need alone, as do parts under activation checkpointing or ``torch.compile``. Between a backward pass and
     the averaging (in ``no_sync``), the ``.grad`` of a proxy is not this rank's own.
 
-    All ranks must run the same training passes in the same order. If a rank fails, the others raise an error that names
-    it. ``oni.bake`` ends the sharing; a copy of the model does not share.
+    All ranks must run the same training passes in the same order. If a rank fails, or ends before its part of a pass is
+    done, the others raise an error that names it. If it ends later, they stop in the all-reduce of
+    ``DistributedDataParallel``, whose message names no rank. ``oni.bake`` ends the sharing; a copy of the model does
+    not share.
 
     Args:
         model: converted, the same on every rank; before or after it is wrapped in ``DistributedDataParallel``. With
@@ -56,8 +58,7 @@ def share(model: M, process_group: dist.ProcessGroup | None = None) -> M:
     >>> share(model) is model  # one process
     True
     """
-    if not isinstance(model, nn.Module):
-        raise TypeError(f"model must be a torch.nn.Module, got {type(model).__name__}")
+    check_model(model)
     if process_group is not None and not isinstance(process_group, dist.ProcessGroup):
         raise TypeError(
             f"process_group must be what torch.distributed.new_group returns, got {type(process_group).__name__}; "

@@ -11,9 +11,11 @@ import torch
 from torch import Tensor, nn
 
 from oni.diagnostics.spectrum import orthogonality, spectrum
+from oni.models.proxied import check_model
 from oni.models.select import LEFT_ALONE, Weight, check_whole, find_proxied_weights, find_weights
 from oni.newton.matrix import is_tall
 from oni.nn.parametrization import FromProxy, Orthogonal
+from oni.torch_internals import has_values
 
 __all__ = ["Row", "Summary", "summary"]
 
@@ -27,7 +29,7 @@ WORDS = ("would take", "left alone because")
 
 @dataclass(frozen=True)
 class Row:
-    """One weight. What does not apply to a layer left alone is ``None``."""
+    """One weight. What does not apply to a layer left alone, or has no value on the meta device, is ``None``."""
 
     layer: str
     kind: str
@@ -107,7 +109,10 @@ class Summary:
     def headline(self) -> str:
         """How many weights are orthogonalised, and how far, in a sentence."""
         sigmas = [row.sigma for row in self.rows if row.sigma is not None]
-        count = f"{len(sigmas)} of {len(self.rows)} weights are orthogonalised"
+        orthogonal = sum(not row.why for row in self.rows)
+        count = f"{orthogonal} of {len(self.rows)} weights are orthogonalised"
+        if len(sigmas) < orthogonal:
+            return f"{count}; {orthogonal - len(sigmas)} of them are on the meta device and have no values yet."
         if not sigmas:
             return count + "."
         low, high = min(low for low, _ in sigmas), max(high for _, high in sigmas)
@@ -148,6 +153,7 @@ def summary(model: nn.Module) -> Summary:
     <BLANKLINE>
     1 of 2 weights are orthogonalised; their singular values, before scale: 1.000.
     """
+    check_model(model)
     reasons = getattr(model, LEFT_ALONE, {})
     proxied = {
         (id(weight.module), weight.name): (weight, parametrization)
@@ -167,18 +173,10 @@ def summary(model: nn.Module) -> Summary:
 
 
 def orthogonal_row(weight: Weight, parametrization: FromProxy) -> Row:
-    with torch.no_grad():
-        Z = weight.module.parametrizations[weight.name].original  # type: ignore[union-attr, index]
-        check_whole(weight, Z)
-        factors = (
-            parametrization.scale.detach()
-            if parametrization.options.learn_scale
-            else torch.tensor([parametrization.options.scale])
-        )
-        blocks = parametrization.blocks(parametrization.unscaled(Z))
-        sigmas = [spectrum(W) for W in blocks]
-        deltas = [orthogonality(W).column if is_tall(*W.shape[-2:]) else orthogonality(W).row for W in blocks]
+    Z = weight.module.parametrizations[weight.name].original  # type: ignore[union-attr, index]
+    check_whole(weight, Z)
     options = parametrization.options if isinstance(parametrization, Orthogonal) else None
+    measured = measure(parametrization, Z) if has_values(Z) else {}
     return Row(
         layer=weight.title,
         kind=layer_kind(weight),
@@ -188,12 +186,28 @@ def orthogonal_row(weight: Weight, parametrization: FromProxy) -> Row:
         schedule=None if options is None else options.schedule,
         start=parametrization.start if isinstance(parametrization, Orthogonal) else "",
         target=None if options is None or options.target is None else options.target.sigma_min,
-        would_take=what_it_would_take(parametrization, Z) if isinstance(parametrization, Orthogonal) else "",
-        scale=(float(factors.min()), float(factors.max())),
-        delta=max(float(delta.max()) for delta in deltas),
-        sigma=(min(float(sigma.min()) for sigma in sigmas), max(float(sigma.max()) for sigma in sigmas)),
+        scale=measured.get("scale"),
+        delta=measured.get("delta"),
+        sigma=measured.get("sigma"),
+        would_take=measured.get("would_take", ""),
         why="",
     )
+
+
+@torch.no_grad()
+def measure(parametrization: FromProxy, Z: Tensor) -> dict[str, Any]:
+    """What a row says of the values of a weight."""
+    learnt = parametrization.options.learn_scale
+    factors = parametrization.scale if learnt else torch.tensor([parametrization.options.scale])
+    blocks = parametrization.blocks(parametrization.unscaled(Z))
+    sigmas = [spectrum(W) for W in blocks]
+    deltas = [orthogonality(W).column if is_tall(*W.shape[-2:]) else orthogonality(W).row for W in blocks]
+    return {
+        "scale": (float(factors.min()), float(factors.max())),
+        "delta": max(float(delta.max()) for delta in deltas),
+        "sigma": (min(float(sigma.min()) for sigma in sigmas), max(float(sigma.max()) for sigma in sigmas)),
+        "would_take": what_it_would_take(parametrization, Z) if isinstance(parametrization, Orthogonal) else "",
+    }
 
 
 def what_it_would_take(parametrization: Orthogonal, Z: Tensor) -> str:

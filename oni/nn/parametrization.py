@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import replace
 from typing import Any, Protocol, TypeVar
 
 import torch
@@ -12,9 +11,10 @@ from torch.nn.utils import parametrize
 
 from oni.newton.matrix import Layout
 from oni.newton.orthogonalize import check_options, orthogonalize
-from oni.nn.options import Options, describe_options, list_unlike, make_options
+from oni.nn.loading import Remark, finish_layer, take_options
+from oni.nn.options import Options, make_options
 from oni.nn.start import check_start, describe_shortfall, make_proxy, write_proxy
-from oni.torch_internals import has_values, is_shard
+from oni.torch_internals import has_values, is_exporting_onnx, is_shard
 
 __all__ = [
     "CONVOLUTIONS",
@@ -306,6 +306,14 @@ class Cache(Protocol):
         """The weight, if it is held or to be held now; ``None`` to have it computed for this use alone."""
 
 
+def refuse_onnx() -> None:
+    """Refuse export to ONNX, which has no form for the iteration; its own error would not say what to do."""
+    if is_exporting_onnx():
+        raise ValueError(
+            "an orthogonal weight can't be exported to ONNX; bake first, with oni.bake(model), or a copy of the model"
+        )
+
+
 class Orthogonal(FromProxy):
     """The parametrization by ``orthogonalize``."""
 
@@ -313,6 +321,8 @@ class Orthogonal(FromProxy):
     cache: Cache | None = None
     start = ""
     """How the proxy started, if not as the weight was: no option, as a checkpoint has the proxy itself."""
+    remark: Remark | None = None
+    """What is left to say of the options in a ``state_dict`` while it is loaded."""
 
     def __init__(self, weight: Tensor, layout: Layout, options: Options) -> None:
         super().__init__(weight, layout, options)
@@ -328,6 +338,7 @@ class Orthogonal(FromProxy):
         """Equal for parametrizations that can be computed in one call."""
 
     def forward(self, Z: Tensor) -> Tensor:
+        refuse_onnx()
         if self.cache is not None and not torch.compiler.is_compiling():
             weight = self.cache.find_weight(self, Z)
             if weight is not None:
@@ -348,38 +359,15 @@ class Orthogonal(FromProxy):
 
     def set_extra_state(self, state: Any) -> None:
         """Take over what was chosen for the weight, where the same target was set; other options are the code's."""
-        if state is None:
-            return
-        from oni.nn.options_codec import OtherVersion, decode_options
-
-        try:
-            saved, layout = decode_options(state)
-        except (ValueError, RuntimeError) as error:
-            if self.options.target is not None:
-                raise
-            # Otherwise it was averaged or drawn with all other entries, or is on the meta device: no weight needs it.
-            if isinstance(error, OtherVersion):
-                warnings.warn(f"the checkpoint may stand for other weights: {error}", stacklevel=2)
-            return
-        if saved.learn_scale and self.options.learn_scale:
-            saved = replace(saved, scale=self.options.scale)  # where it started does not matter
-        if self.options.target is not None and saved.wants_the_same(self.options):
-            self.set_options(saved)
-            return
-        theirs = describe_options(saved, layout, self.matrix_shape)
-        ours = describe_options(self.options, self.layout, self.matrix_shape)
-        if theirs != ours:
-            warnings.warn(
-                f"the checkpoint was saved with {list_unlike(theirs, ours)}, and the model has "
-                f"{list_unlike(ours, theirs)}: the model's options are used, so its weights are not those that were "
-                "saved; convert it with the options of the checkpoint",
-                stacklevel=2,
-            )
+        self.remark = take_options(self, state)
 
     def extra_repr(self) -> str:
         return str(self.options)
 
-    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
+    def _load_from_state_dict(
+        self, state_dict: dict[str, Any], prefix: str, metadata: Any, strict: bool, missing: list[str], *rest: Any
+    ) -> None:
         # No checkpoint needs the options, so none without them is incomplete.
         state_dict.setdefault(prefix + "_extra_state", None)
-        super()._load_from_state_dict(state_dict, prefix, *rest)
+        super()._load_from_state_dict(state_dict, prefix, metadata, strict, missing, *rest)
+        finish_layer(self, prefix, missing)

@@ -237,6 +237,16 @@ class TestBaked:
         assert_close(torch.from_numpy(y), model(X).detach(), atol=1e-4, rtol=1e-4)
 
 
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("dynamo", [True, False])
+@pytest.mark.parametrize("lone", [True, False])
+def test_onnx_needs_a_bake(tmp_path, dynamo, lone):
+    pytest.importorskip("onnxscript")
+    model = nn.Sequential(oni.nn.Linear(8, 4)) if lone else oni.convert(nn.Sequential(nn.Linear(8, 4)))
+    with pytest.raises(Exception, match="can't be exported to ONNX; bake first"):
+        torch.onnx.export(model, (torch.ones(2, 8),), str(tmp_path / "model.onnx"), dynamo=dynamo, verbose=False)
+
+
 def test_unpickling_needs_a_bake():
     with pytest.raises(RuntimeError, match="state_dict"):
         pickle.dumps(converted())

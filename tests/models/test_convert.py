@@ -240,12 +240,22 @@ class TestSummary:
                 self.kernel = nn.Parameter(torch.randn(3, 4))
                 self.gain = nn.Parameter(torch.ones(3))
 
-        with pytest.warns(UserWarning, match=r"nothing to convert: Own.kernel \(not a kind"):
+        with pytest.warns(UserWarning, match=r"nothing to convert: kernel \(not a kind"):
             (row,) = oni.summary(oni.convert(Own())).rows
-        assert (row.layer, row.shape) == ("Own.kernel", (3, 4))
+        assert (row.layer, row.shape) == ("kernel", (3, 4))
         assert "not a kind of layer" in row.why
         (row,) = oni.summary(oni.orthogonal(Own(), "kernel")).rows
         assert not row.why
+
+    def test_on_the_meta_device(self):
+        with torch.device("meta"):
+            model = oni.convert(nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 4)), steps=3, learn_scale=True)
+        rows = oni.summary(model).rows
+        assert [(row.layer, row.shape, row.steps, row.scale, row.delta, row.sigma) for row in rows] == [
+            ("0", (8, 8), 3, None, None, None),
+            ("1", (4, 8), 3, None, None, None),
+        ]
+        assert "2 of 2 weights are orthogonalised; 2 of them are on the meta device" in str(oni.summary(model))
 
     def test_plain_text_where_there_is_no_terminal(self, capsys):
         model = oni.convert(Small(), skip="head")

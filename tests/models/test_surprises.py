@@ -140,6 +140,21 @@ def test_sigma_max_where_rounding_errors_add_up():
         assert oni.spectrum(W)[0] <= 1 + n * torch.finfo(torch.float32).eps
 
 
+@pytest.mark.parametrize(
+    "function",
+    [oni.convert, oni.bake, oni.summary, oni.retune, oni.share, lambda model: oni.init_scale(model, torch.ones(1))],
+)
+@pytest.mark.parametrize("model", [3, "model.pt", {}, torch.ones(2, 2)], ids=lambda model: type(model).__name__)
+def test_what_is_no_model(function, model):
+    with pytest.raises(TypeError, match=f"model must be a torch.nn.Module, got {type(model).__name__}$"):
+        function(model)
+
+
+def test_a_scope_of_what_is_no_model():
+    with pytest.raises(TypeError, match=r"model must be a torch\.nn\.Module, got int"), oni.cached(3):
+        pass
+
+
 def test_names_with_brackets():
     class Bracketed(nn.Module):
         def __init__(self):

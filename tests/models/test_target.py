@@ -10,7 +10,7 @@ from torch import nn
 
 import oni
 from oni.newton.product_count import count_products
-from oni.nn.options_codec import encode_options
+from oni.nn.options_codec import decode_options, encode_options
 
 
 class Mixed(nn.Module):
@@ -241,14 +241,6 @@ class TestCheckpoints:
             other.load_state_dict(layer.state_dict())
         assert repr(other) == before
 
-    def test_options_that_are_none(self):
-        layer = oni.nn.Linear(12, 8, sigma_min=0.9)
-        state = layer.state_dict()
-        key = "parametrizations.weight.0._extra_state"
-        layer.load_state_dict({name: value for name, value in state.items() if name != key})
-        with pytest.raises(ValueError, match="not the saved options"):
-            layer.load_state_dict({**state, key: state[key] + 1})
-
     def test_bake_forgets_it(self, mixed):
         oni.bake(oni.convert(mixed, sigma_min=0.9))
         assert all(row.target is None for row in oni.summary(mixed).rows)
@@ -259,12 +251,15 @@ class TestCheckpoints:
             oni.models.bake_state_dict(state, sigma_min=0.8)
 
     def test_a_saved_target_is_checked(self):
-        parametrization = oni.nn.Linear(12, 8, sigma_min=0.9).parametrizations.weight[0]
+        layer = oni.nn.Linear(12, 8, sigma_min=0.9)
+        parametrization, before = layer.parametrizations.weight[0], repr(layer)
         text = bytes(encode_options(parametrization.options, parametrization.layout).byte().tolist())
         for bad in (b'"sigma_min":1.5', b'"sigma_min":"x"', b'"steps":3   '):
             state = torch.tensor(list(text.replace(b'"sigma_min":0.9', bad))).float()
             with pytest.raises(ValueError, match="not the saved options"):
-                parametrization.set_extra_state(state)
+                decode_options(state)
+            layer.load_state_dict({**layer.state_dict(), "parametrizations.weight.0._extra_state": state})
+            assert repr(layer) == before
 
 
 def test_training_with_retune_once_an_epoch_keeps_the_target():

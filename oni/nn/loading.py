@@ -1,0 +1,167 @@
+"""Options of orthogonal weights as a ``state_dict`` is loaded: taken over, or one warning for all layers."""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.parametrize import ParametrizationList
+
+from oni.nn.options import describe_options, list_unlike
+from oni.torch_internals import find_load, has_values, is_shard
+
+if TYPE_CHECKING:
+    from oni.nn.parametrization import Orthogonal
+
+__all__ = ["Remark", "finish_layer", "take_options"]
+
+MOST_NAMES = 5
+
+
+class Remark(NamedTuple):
+    """What there is to say of a layer; layers with equal remarks are named together."""
+
+    text: str
+    remedy: str = ""
+
+
+UNREADABLE = Remark("")
+
+
+class Loading(threading.local):
+    """The ``load_state_dict`` that runs in this thread, and the layers to look at once it has loaded all of them."""
+
+    def __init__(self) -> None:
+        self.root: nn.Module | None = None
+        self.doubtful: dict[str, Orthogonal] = {}
+        """By the name of the layer: those with a target, and those of which there is something to say."""
+
+
+LOADING = Loading()
+
+
+def take_options(parametrization: Orthogonal, state: Any) -> Remark | None:
+    """Take over what was saved, where the same target was set; otherwise the code's options stay.
+
+    Returns:
+        What to tell the user; ``UNREADABLE`` if nothing could be read, ``None`` if all is well.
+    """
+    from oni.nn.options_codec import OtherVersion, decode_options
+
+    options = parametrization.options
+    try:
+        saved, layout = decode_options(state)
+    except OtherVersion as error:
+        return Remark(f"the checkpoint may stand for other weights: {error}")
+    except (ValueError, RuntimeError):
+        # None were saved, or they were averaged or drawn with all other entries, or are on the meta device.
+        return UNREADABLE
+    if saved.learn_scale and options.learn_scale:
+        saved = replace(saved, scale=options.scale)  # where it started does not matter
+    if options.target is not None and saved.wants_the_same(options):
+        parametrization.set_options(saved)
+        return None
+    theirs = describe_options(saved, layout, parametrization.matrix_shape)
+    ours = describe_options(options, parametrization.layout, parametrization.matrix_shape)
+    if theirs == ours:
+        return None
+    return Remark(
+        f"the checkpoint was saved with {list_unlike(theirs, ours)}, and the model has {list_unlike(ours, theirs)}",
+        "the model's options are used, so its weights are not those that were saved; convert it with the options of "
+        "the checkpoint",
+    )
+
+
+def finish_layer(parametrization: Orthogonal, prefix: str, missing: list[str]) -> None:
+    """After a layer was loaded: take note of it; after the last one see to targets, and warn of all in one go."""
+    root, depth = find_load() or (None, 1)
+    if root is not LOADING.root:
+        LOADING.root, LOADING.doubtful = root, {}
+    holder = prefix.removesuffix("0.")
+    doubtful = parametrization.remark is not None or parametrization.options.target is not None
+    # Where no proxy was loaded, nothing has changed.
+    if doubtful and holder + "original" not in missing:
+        LOADING.doubtful[name_layer(holder)] = parametrization
+    if not LOADING.doubtful:
+        return
+    holders = {} if root is None else find_holders(root)
+    last = next(reversed(holders.values()), None)
+    if last is None or last[0] is parametrization:
+        layers, LOADING.root, LOADING.doubtful = LOADING.doubtful, None, {}
+        message = describe({name: list_remarks(layer, holders) for name, layer in layers.items()})
+        if message:
+            warnings.warn(message, stacklevel=depth)
+
+
+def name_layer(holder: str) -> str:
+    """The name of a weight from the prefix of the keys of its parametrization, as ``oni.summary`` has it.
+
+    >>> name_layer("features.0.parametrizations.weight."), name_layer("parametrizations.weight.")
+    ('features.0', 'weight')
+    """
+    layer, _, name = f".{holder}".rpartition(".parametrizations.")
+    layer, name = layer[1:], name[:-1]
+    return layer if layer and name == "weight" else f"{layer}.{name}".lstrip(".")
+
+
+def find_holders(root: nn.Module) -> dict[int, ParametrizationList]:
+    """What holds the proxies, in the order of loading, by the ids of the parametrizations."""
+    from oni.nn.parametrization import Orthogonal
+
+    found = (module for module in root.modules() if isinstance(module, ParametrizationList))
+    return {id(holder[0]): holder for holder in found if isinstance(holder[0], Orthogonal)}
+
+
+def list_remarks(parametrization: Orthogonal, holders: dict[int, ParametrizationList]) -> list[Remark]:
+    """What to say of a layer once all of it is loaded."""
+    remark, holder = parametrization.remark, holders.get(id(parametrization))
+    parametrization.remark = None
+    missed = None
+    if parametrization.options.target is not None and holder is not None:
+        missed = check_target_met(parametrization, holder.original, chosen_for_it=remark is None)
+    return [one for one in (remark, missed) if one not in (None, UNREADABLE)]
+
+
+def check_target_met(parametrization: Orthogonal, Z: Tensor, *, chosen_for_it: bool) -> Remark | None:
+    """Whether the weight reaches its target; if not, choose again, unless its options came with the proxy."""
+    options = parametrization.options
+    assert options.target is not None
+    if not has_values(Z):
+        return None
+    target = f"sigma_min={options.target.sigma_min:g}"
+    if is_shard(Z):
+        remedy = "call unshard() and oni.retune(model)"
+        return None if chosen_for_it else Remark(f"a shard does not tell whether {target} is reached", remedy)
+    with torch.no_grad():
+        blocks = parametrization.blocks(parametrization.unscaled(Z))
+        lowest = min(float(torch.linalg.svdvals(W.double()).min()) for W in blocks)
+        if lowest >= options.target.sigma_min:
+            return None
+        if chosen_for_it:
+            return Remark(f"below {target} with the options that were saved", "oni.retune(model) chooses again")
+        try:
+            parametrization.set_options(options.choose_for(parametrization.layout.matrices(Z)))
+        except ValueError as error:
+            return Remark(str(error))
+    return Remark(
+        f"the checkpoint has no options that give {target}",
+        "they were chosen again, so the weights may not be those that were saved",
+    )
+
+
+def describe(remarks: dict[str, list[Remark]]) -> str:
+    """All remarks in one text: each once, with the layers it is about."""
+    names: dict[Remark, list[str]] = {}
+    for name, several in remarks.items():
+        for remark in several:
+            names.setdefault(remark, []).append(name)
+    sentences = []
+    for remark, layers in names.items():
+        more = f" and {len(layers) - MOST_NAMES} more" if len(layers) > MOST_NAMES else ""
+        where = ", ".join(layers[:MOST_NAMES]) + more
+        sentences.append(f"{where}: {remark.text}" + (f": {remark.remedy}" if remark.remedy else ""))
+    return "; ".join(sentences)
