@@ -30,10 +30,12 @@ from oni.recipes.experiments.record import (
     make_record,
 )
 from oni.recipes.experiments.registry import load_experiment
+from oni.recipes.experiments.runs import Training
 from oni.recipes.experiments.setting import Setting, check_overrides
 from oni.recipes.experiments.table_formats import TABLE_FORMATS
 from oni.recipes.experiments.texts import format_override
 from oni.recipes.experiments.verdicts import Verdict
+from oni.recipes.own import is_own
 from oni.recipes.report.verdicts import KINDS
 from oni.recipes.training.devices import is_first_process
 from oni.recipes.training.grid import Attempt, Job, run_jobs
@@ -192,7 +194,10 @@ def train_runs(experiment: Experiment, planned: Sequence[Any], setting: Setting)
     """Every run, trained by the engine that was asked for."""
     if setting.engine.name != "local":
         setting = setting.prepare_elsewhere({run.data for run in planned if hasattr(run, "data")})
-    jobs = [Job(experiment.describe(run), partial(train_run, experiment.id, run, setting)) for run in planned]
+    jobs = [
+        Job(experiment.describe(run), partial(train_run, experiment.id, run, setting), estimate_step(run))
+        for run in planned
+    ]
     return Results(
         run_jobs(
             jobs,
@@ -204,6 +209,17 @@ def train_runs(experiment: Experiment, planned: Sequence[Any], setting: Setting)
             resumes=setting.resume,
         )
     )
+
+
+def estimate_step(parameters: Any) -> float:
+    """What a step of a run costs compared with those of others; nothing where nothing is trained."""
+    from oni.recipes.experiments.run_costs import estimate_training
+
+    if not isinstance(parameters, Training):
+        return 0.0
+    if is_own(parameters.config.network):
+        return 1.0  # which may not be built just to be counted
+    return estimate_training(parameters.config) / max(1, parameters.steps)
 
 
 def train_run(id: str, parameters: Any, setting: Setting, attempt: Attempt) -> Run:

@@ -17,6 +17,7 @@ from oni.diagnostics.functions import FUNCTIONS
 from oni.diagnostics.lipschitz import choose_constants, constant_of
 from oni.diagnostics.rounding import ROUNDING, rounding_of
 from oni.nn import GroupSort
+from oni.recipes.attack import attack
 from oni.recipes.data.fashion_mnist import load
 from oni.recipes.networks.mlp import MLP
 from oni.recipes.networks.patch_mix import PatchMix
@@ -31,33 +32,6 @@ def train(network, images, labels, epochs):
             F.cross_entropy(8 * network(images[batch]), labels[batch]).backward()
             optimizer.step()
     return network.eval()
-
-
-def attack(network, images, labels, radius, *, steps=50, restarts=3):
-    """Projected gradient ascent within a ball for each image: whether some x' in it gets another class."""
-    fooled = torch.zeros(len(images), dtype=torch.bool)
-    reach = 0.999 * radius.view(-1, 1, 1, 1).float()
-
-    def project(delta):
-        length = delta.flatten(1).norm(dim=1).view(-1, 1, 1, 1)
-        return delta * (reach / length.clamp(min=1e-30)).clamp(max=1)
-
-    for _ in range(restarts):
-        delta = project(torch.randn_like(images))
-        for step in range(steps + 1):
-            moved = (images + delta).requires_grad_()
-            logits = network(moved)
-            # Rounding to float32 moves x', which may then be outside of a very small ball.
-            inside = norms(moved.detach().double() - images.double()) <= radius
-            fooled |= (logits.argmax(1) != labels) & inside
-            if step == steps:
-                break
-            others = logits.scatter(1, labels[:, None], -math.inf).max(1).values
-            loss = others - logits.gather(1, labels[:, None])[:, 0]
-            (gradient,) = torch.autograd.grad(loss.sum(), moved)
-            gradient = gradient / gradient.flatten(1).norm(dim=1).clamp(min=1e-30).view(-1, 1, 1, 1)
-            delta = project(delta + 0.1 * reach * gradient)
-    return fooled
 
 
 NETWORKS = {
@@ -82,9 +56,12 @@ def test_attacks_fail_inside_and_succeed_outside(name):
     # A margin that means something: a visible part of the 9 or so that images are apart.
     assert float(radii.median()) > 0.1
     oni.bake(network)
-    assert not attack(network, images, labels, radii).any()
+    assert not attack(network, images, labels, radii).fooled.any()
     # Outside it has many: the attack works.
-    assert attack(network, images, labels, 3 * radii, restarts=1).sum() > 20
+    found = attack(network, images, labels, 3 * radii, restarts=1)
+    assert found.fooled.sum() > 20
+    assert torch.equal(network(found.images).argmax(1) != labels, found.fooled)
+    assert (norms(found.images.double() - images.double()) <= 3 * radii).all()
 
 
 def linear_model(classes=4, features=6):

@@ -11,7 +11,7 @@ from oni.recipes.experiments.runs import Training, count_steps
 if TYPE_CHECKING:
     from oni.recipes.training.config import Config
 
-__all__ = ["estimate_cost"]
+__all__ = ["estimate_cost", "estimate_training"]
 
 
 def estimate_cost(training: Training) -> float:
@@ -23,8 +23,16 @@ def estimate_training(config: Config) -> float:
     """Forward and backward of every step, and orthogonalisation; small batches use the machine less well."""
     forward, orthogonal = count_products(config.network, json.dumps(config.network_options), config.data)
     updates = 1 + int(config.task_options.get("n_dis", 0))
-    is_orthogonal = config.method.startswith(("oni", "olm"))
-    return count_steps(config) * updates * (3 * (config.batch_size + 8) * forward + is_orthogonal * orthogonal)
+    return count_steps(config) * updates * (3 * (config.batch_size + 8) * forward + share(config) * orthogonal)
+
+
+def share(config: Config) -> float:
+    """Of the products of five Newton steps: how many a method makes, or has made in the time it takes."""
+    options = config.method_options
+    if config.method.startswith("oni"):
+        return 0.4 if options.get("sigma_min") else (1 + float(options["steps"])) / 6
+    others = {"cayley": 1.8, "cholesky": 0.4, "torchlip": 1.5, "orthogonium": 1.5, "olm": 1.0, "olm-ns": 1.0}
+    return others.get(config.method, 0.0)
 
 
 @cache

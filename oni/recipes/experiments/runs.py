@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
+from oni.recipes.experiments.search import Changes, Search, choose, describe_choice
 from oni.recipes.experiments.texts import format_override
 
 if TYPE_CHECKING:
@@ -20,25 +21,19 @@ if TYPE_CHECKING:
 
 __all__ = [
     "COLOURS",
-    "Changes",
     "Row",
-    "Search",
     "Training",
     "apply_changes",
     "count_steps",
     "describe_sweeps",
     "find_rows",
-    "format_changes",
     "measure",
     "plan_rows",
     "read_finished",
 ]
 
-Changes = Mapping[str, Any]
-"""Keys of a configuration, such as ``method_options.steps``, and their values."""
 SIZES = ("data", "samples", "epochs")
 """What a preset says of every run."""
-BY_ERROR = "validation_error"
 
 
 @dataclass(frozen=True)
@@ -62,19 +57,6 @@ class Row:
     """At most so many in a sparing preset."""
     trial: Changes = field(default_factory=dict)
     """What differs in the trials of a sparing preset."""
-
-
-@dataclass(frozen=True)
-class Search:
-    """What is chosen before a run: the best candidate on held-out samples, the first of equals."""
-
-    candidates: tuple[Changes, ...]
-    trial: Changes
-    """What else differs in a trial: its length, its seed, how many samples it holds out."""
-    rate_factor: float = 1.0
-    """Of the chosen learning rate, where the batches of the run are of another size than those of the trials."""
-    by: str = BY_ERROR
-    """What is least for the best candidate."""
 
 
 @dataclass(frozen=True)
@@ -160,8 +142,8 @@ class Training:
         defaults = Config().as_dict()
         config = {name: value for name, value in self.config.as_dict().items() if value != defaults[name]}
         own = {name: value for name, value in asdict(replace(self, config=None)).items() if value}  # type: ignore[arg-type]
-        if self.search and self.search.by == BY_ERROR:
-            del own["search"]["by"]
+        if self.search and self.search.radius is None:
+            del own["search"]["radius"]
         return {**own, "config": config}
 
     @classmethod
@@ -212,7 +194,7 @@ def plan_rows(
     every_candidate: bool = True,
     rate_factor: float = 1.0,
     images: tuple[int, int] = (0, 0),
-    by: str = BY_ERROR,
+    radius: float | None = None,
 ) -> list[Training]:
     """A run of every row with every seed.
 
@@ -224,7 +206,7 @@ def plan_rows(
         trial: what differs in trials; without it, each row has its own rate and first candidate.
         rates: to choose from in trials, instead of the row's own.
         every_candidate: whether trials choose among the row's candidates too.
-        rate_factor, by: see `Search`.
+        rate_factor, radius: see `Search`.
         images: generated and real ones, by which generators are measured.
     """
     runs = []
@@ -240,7 +222,7 @@ def plan_rows(
             base = apply_changes(replace(config, seed=seed), row.changes)
             search = None
             if len(candidates) > 1:
-                search = Search(candidates, {**(trial or {}), **row.trial}, rate_factor, by)
+                search = Search(candidates, {**(trial or {}), **row.trial}, rate_factor, radius)
             training = Training(row.name, base, search, group, *images)
             if search is None:
                 rate = candidates[0]["learning_rate"] * rate_factor
@@ -265,19 +247,6 @@ def find_rows(rows: Iterable[Row]) -> dict[str, Row]:
     return {row.name: row for row in rows}
 
 
-def format_changes(changes: Changes) -> str:
-    """Changes in a few words, without where they belong.
-
-    >>> format_changes({"method_options.coefficient": 1e-4, "learning_rate": 0.1})
-    'coefficient 0.0001, learning rate 0.1'
-    """
-
-    def show(value: Any) -> str:
-        return "all" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
-
-    return ", ".join(f"{key.rpartition('.')[2].replace('_', ' ')} {show(value)}" for key, value in changes.items())
-
-
 # Training.
 
 CURVES = ("train_error", "validation_error", "test_error", "train_loss", "test_loss")
@@ -288,9 +257,9 @@ TOP5 = "test_top5_error"
 def measure(training: Training, setting: Setting, *, keep: Sequence[str] = ()) -> dict[str, Any]:
     """Choose and train, or read what was trained: curves by epoch, what was tried, and of what was watched ``keep``."""
     tried = [train(config, setting) for config in training.trials()]
-    chosen, errors = choose(training, tried)
+    chosen, errors = choose(training.search, tried)
     result = train(training.with_choice(chosen), setting)
-    return {**read_result(result, keep), **describe_choice(training, chosen, errors)}
+    return {**read_result(result, keep), **describe_choice(training.search, chosen, errors)}
 
 
 def read_finished(training: Training, setting: Setting) -> list[Result] | None:
@@ -299,29 +268,8 @@ def read_finished(training: Training, setting: Setting) -> list[Result] | None:
     if None in tried:
         return None
     results = [result for result in tried if result is not None]
-    last = find(training.with_choice(choose(training, results)[0]), setting)
+    last = find(training.with_choice(choose(training.search, results)[0]), setting)
     return None if last is None else [*results, last]
-
-
-def choose(training: Training, tried: Sequence[Result]) -> tuple[Changes, list[float | None]]:
-    """The best candidate and the held-out errors (or losses) of all; ``None`` of those that diverged.
-
-    Where all diverge the first is taken, as the run itself will show.
-    """
-    if training.search is None:
-        return {}, []
-    errors = [None if result.diverged else result.metrics[training.search.by] for result in tried]
-    trained = {index: error for index, error in enumerate(errors) if error is not None}
-    best = min(trained, key=lambda index: trained[index], default=0)
-    return training.search.candidates[best], errors
-
-
-def describe_choice(training: Training, chosen: Changes, errors: Sequence[float | None]) -> dict[str, Any]:
-    """What was chosen, and from what."""
-    if training.search is None:
-        return {}
-    names = [format_changes(candidate) for candidate in training.search.candidates]
-    return {"chosen": dict(chosen), "tried": dict(zip(names, errors, strict=True))}
 
 
 def read_result(result: Result, keep: Sequence[str] = ()) -> dict[str, Any]:

@@ -91,6 +91,8 @@ class Job(Generic[T]):
     heading: str
     train: Callable[[Attempt], T]
     """Pickled for Ray, so it takes its data from files."""
+    step_cost: float = 1.0
+    """What a step costs compared with those of other jobs, by which the time left is estimated."""
 
 
 def run_jobs(
@@ -118,7 +120,9 @@ def run_jobs(
         Interrupted: after Ctrl-C or SIGTERM, once every run that trained has written a checkpoint.
     """
     at_once = engine.name == "ray"
-    with Overall(name, len(jobs), progress, quiet=not is_first_process(), at_once=at_once) as overall:
+    costs = [job.step_cost for job in jobs]
+    quiet = not is_first_process()
+    with Overall(name, len(jobs), progress, quiet=quiet, at_once=at_once, step_costs=costs) as overall:
         if not at_once:
             return train_in_turns(jobs, overall)
         from oni.recipes.training.ray_grid import train_on_ray
@@ -132,7 +136,7 @@ def train_in_turns(jobs: Sequence[Job[T]], overall: Overall) -> list[T]:
     turns, postponed, awaited = deque(range(len(jobs))), 0, 0
     while turns:
         number = turns.popleft()
-        run = overall.begin(jobs[number].heading)
+        run = overall.begin(jobs[number].heading, jobs[number].step_cost)
         try:
             finished[number], postponed = jobs[number].train(Attempt(run)), 0
         except Busy:

@@ -13,31 +13,46 @@ __all__ = ["OneRun", "Overall"]
 
 
 class Estimate:
-    """The time left for all runs: as many steps as the finished ones had on average, as quick as those so far."""
+    """The time left for all runs: as many steps as the finished ones had on average, as quick as those so far.
 
-    def __init__(self, total: int) -> None:
+    Args:
+        total: how many runs.
+        step_costs: what a step of each costs compared with the others; the same if there are none.
+    """
+
+    def __init__(self, total: int, step_costs: Sequence[float] = ()) -> None:
         self.total, self.done = total, 0
+        self.cost_left = sum(step_costs) if step_costs else float(total)
+        """What a step of each costs, added up over runs that are not done."""
         self.finished_steps: list[int] = []
         """Of runs that were trained now; those finished before take no time."""
-        self.steps, self.seconds = 0, 0.0
-        """All steps made now, and the time they took, added up over runs."""
+        self.work, self.seconds = 0.0, 0.0
+        """All steps made now, each times its cost, and the time they took, added up over runs."""
         self.at_once = 1
         """The most runs that trained at the same time."""
 
-    def seconds_left(self, training: Sequence[tuple[int, int]] = ()) -> float | None:
+    def finish(self, steps: int = 0, cost: float = 1.0) -> None:
+        """Count a run as done, with the steps that were trained now, if any."""
+        self.done += 1
+        self.cost_left -= cost
+        if steps:
+            self.finished_steps.append(steps)
+
+    def seconds_left(self, training: Sequence[tuple[int, int, float]] = ()) -> float | None:
         """What is left, ``None`` if unknown.
 
         Args:
-            training: of each run that trains now, its steps and how many of them are done.
+            training: of each run that trains now, its steps, how many of them are done, and what a step costs.
         """
         self.at_once = max(self.at_once, len(training))
-        lengths = self.finished_steps or [steps for steps, _ in training]
-        if not self.steps or not lengths:
+        lengths = self.finished_steps or [steps for steps, _, _ in training]
+        if not self.work or not lengths:
             return None
-        waiting = max(0, self.total - self.done - len(training))
-        steps_left = waiting * sum(lengths) / len(lengths) + sum(max(0, steps - done) for steps, done in training)
+        waiting = max(0.0, self.cost_left - sum(cost for _, _, cost in training))
+        work_left = waiting * sum(lengths) / len(lengths)
+        work_left += sum(cost * max(0, steps - done) for steps, done, cost in training)
         at_once = max(1, min(self.at_once, self.total - self.done))
-        return steps_left * self.seconds / self.steps / at_once
+        return work_left * self.seconds / self.work / at_once
 
 
 class Overall:
@@ -63,14 +78,22 @@ class Overall:
         kind: see :func:`oni.recipes.training.progress.make_reporter`.
         quiet: print warnings only.
         at_once: whether several runs may train at the same time, so that each line needs the name of its run.
+        step_costs: see `Estimate`.
     """
 
     def __init__(
-        self, name: str, total: int, kind: str = "auto", *, quiet: bool = False, at_once: bool = False
+        self,
+        name: str,
+        total: int,
+        kind: str = "auto",
+        *,
+        quiet: bool = False,
+        at_once: bool = False,
+        step_costs: Sequence[float] = (),
     ) -> None:
         self.name, self.kind = name, "none" if quiet else choose_kind(kind)
         self.at_once = at_once
-        self.estimate = Estimate(total)
+        self.estimate = Estimate(total, step_costs)
         self.training: list[OneRun] = []
         self.announced = 0
         self.bars = make_bars() if self.kind == "bar" else None
@@ -86,9 +109,9 @@ class Overall:
         if self.bars:
             self.bars.stop()
 
-    def begin(self, heading: str) -> OneRun:
+    def begin(self, heading: str, step_cost: float = 1.0) -> OneRun:
         """A reporter for the next run."""
-        return OneRun(self, heading)
+        return OneRun(self, heading, step_cost)
 
     def make_reporter(self) -> Reporter:
         """What shows one run."""
@@ -103,18 +126,19 @@ class Overall:
         elif self.kind == "lines":
             print(text, file=sys.stderr, flush=True)
 
-    def announce(self, heading: str, note: str = "") -> None:
+    def announce(self, heading: str, step_cost: float, note: str = "") -> None:
         """Say which run trains now, or why it need not."""
         self.announced += 1
         text = f"{self.name}, {self.announced} of {self.estimate.total}: {heading}" + (f" ({note})" if note else "")
-        left = self.estimate.seconds_left([*self.steps(), (0, 0)]) if self.estimate.finished_steps else None
+        itself = (0, 0, step_cost)
+        left = self.estimate.seconds_left([*self.steps(), itself]) if self.estimate.finished_steps else None
         if self.kind == "lines" and left is not None:
             text += f", about {format_seconds(left)} left after it"
         self.note(text)
 
-    def steps(self) -> list[tuple[int, int]]:
-        """Of each run that trains now, its steps and how many of them are done."""
-        return [(run.steps, run.done) for run in self.training]
+    def steps(self) -> list[tuple[int, int, float]]:
+        """Of each run that trains now, its steps, how many of them are done, and what a step costs."""
+        return [(run.steps, run.done, run.step_cost) for run in self.training]
 
     def refresh(self) -> None:
         """Show how many runs are done and the time left."""
@@ -131,8 +155,8 @@ class Overall:
 class OneRun:
     """The reporter of one run of an `Overall`. Pass it as ``progress`` to ``train``, then call ``finish``."""
 
-    def __init__(self, overall: Overall, heading: str) -> None:
-        self.overall, self.heading = overall, heading
+    def __init__(self, overall: Overall, heading: str, step_cost: float = 1.0) -> None:
+        self.overall, self.heading, self.step_cost = overall, heading, step_cost
         self.reporter = overall.make_reporter()
         self.announced = False
         self.steps = self.done = 0
@@ -144,22 +168,20 @@ class OneRun:
     def announce(self, note: str = "") -> None:
         """Print the heading, at most once."""
         if not self.announced:
-            self.overall.announce(self.heading, note)
+            self.overall.announce(self.heading, self.step_cost, note)
             self.announced = True
 
     def finish(self) -> None:
         """Count the run as done."""
         self.announce("finished before")
-        self.overall.estimate.done += 1
-        if self.trained_steps:
-            self.overall.estimate.finished_steps.append(self.trained_steps)
+        self.overall.estimate.finish(self.trained_steps, self.step_cost)
         self.overall.refresh()
 
     def count(self, done: int) -> None:
         """Take note of steps made and of the time they took."""
         now, made = time.perf_counter(), done - self.done
         self.trained_steps += made
-        self.overall.estimate.steps += made
+        self.overall.estimate.work += made * self.step_cost
         self.overall.estimate.seconds += now - self.counted_at
         self.done, self.counted_at = done, now
 

@@ -49,7 +49,7 @@ def train_on_ray(
     jobs: Sequence[Job[T]], overall: Overall, engine: Engine, folder: Path, accelerator: str, *, resumes: bool
 ) -> list[T]:
     """Train all runs; see :func:`oni.recipes.training.grid.run_jobs`."""
-    runs = [overall.begin(job.heading) for job in jobs]
+    runs = [overall.begin(job.heading, job.step_cost) for job in jobs]
     # What shows the runs has the standard output of before; inside, Ray prints its own words about dead workers there.
     with redirect_stdout(io.StringIO()), connect(engine, overall), mark_folder(folder) as mark:
         return Grid(jobs, runs, overall, mark, *check_room(engine, accelerator), resumes=resumes).train()

@@ -31,7 +31,7 @@ Watch = Callable[[int, nn.Module], Any]
 WATCHED = ("signal", "spectrum")
 """What the figures of the paper look at."""
 CERTIFIED = "certified"
-"""At the end: the share of test images with a certificate, over the radius."""
+"""At the end: the share of the held-out images, or else of the test images, with a certificate, over the radius."""
 WATCHERS = (*WATCHED, CERTIFIED)
 RADII = sorted([*(step / 20 for step in range(41)), 36 / 255, 72 / 255, 108 / 255])
 """In units of pixels that go from 0 to 1: 0 to 2, and those that are usual for CIFAR-10."""
@@ -80,7 +80,7 @@ def build_watchers(config: Config, dataset: Dataset) -> dict[str, Watch]:
     watchers: dict[str, Watch] = {
         "signal": Watcher(watch_signal, frozenset({0, last})),
         "spectrum": Watcher(watch_spectrum, frozenset({0, min(SPECTRUM_AT, last), last})),
-        CERTIFIED: Watcher(partial(certify, part=parts.test), frozenset({last})),
+        CERTIFIED: Watcher(partial(certify, part=parts.validation or parts.test), frozenset({last})),
     }
     return {name: watchers[name] for name in config.watch}
 

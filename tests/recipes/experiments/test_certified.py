@@ -50,11 +50,11 @@ def test_the_plan():
     }
     assert set(map(len, list(temperatures.values())[:5])) == {4}
     assert set(map(len, list(temperatures.values())[5:])) == {1}
-    # Each row chooses its rate once, at one temperature and with one seed, by the loss that it trains.
+    # Each row chooses its rate once, at one temperature and with one seed, by what it certifies.
     for name in ("fashion-mnist", "cifar10"):
         for row in ("sn", "oni-2", "cayley"):
             runs = [run for run in planned if run.row == row and run.group.startswith(name)]
-            assert {run.search.by for run in runs} == {"validation_loss"}
+            assert {run.search.radius for run in runs} == {family.USUAL[name]}
             assert len({config.hash for run in runs for config in run.trials()}) == len(family.RATES)
     assert len({run.config.hash for run in planned}) == len(planned)
 

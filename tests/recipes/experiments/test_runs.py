@@ -10,18 +10,16 @@ import pytest
 from oni.recipes.experiments.run_costs import estimate_cost
 from oni.recipes.experiments.runs import (
     Row,
-    Search,
     Training,
     apply_changes,
-    choose,
     count_steps,
     describe_sweeps,
     find_rows,
-    format_changes,
     measure,
     plan_rows,
     read_finished,
 )
+from oni.recipes.experiments.search import Search, choose, format_changes
 from oni.recipes.experiments.setting import Setting
 from oni.recipes.training import run as training_run
 from oni.recipes.training.config import Config
@@ -89,7 +87,7 @@ def test_committed_choices_are_the_best_of_what_was_tried():
         if training.search:
             errors = list(measured["tried"].values())
             trials = [SimpleNamespace(diverged=error is None, metrics={"validation_error": error}) for error in errors]
-            assert choose(training, trials) == (measured["chosen"], errors), (id, training.describe())
+            assert choose(training.search, trials) == (measured["chosen"], errors), (id, training.describe())
             searched += 1
     assert searched > 50
 
@@ -255,11 +253,11 @@ def test_the_least_error_on_held_out_samples_is_chosen(errors, best):
     tried = [
         SimpleNamespace(diverged=error is None, metrics=numbers) for error, numbers in zip(errors, metrics, strict=True)
     ]
-    assert choose(training, tried) == (training.search.candidates[best], list(errors))
+    assert choose(training.search, tried) == (training.search.candidates[best], list(errors))
 
 
 def test_nothing_is_chosen_without_a_search():
-    assert choose(Training("mlp", CONFIG), []) == ({}, [])
+    assert choose(None, []) == ({}, [])
 
 
 def test_a_search_is_trained_and_measured(tmp_path):
@@ -324,7 +322,7 @@ def test_a_run_is_finished_when_it_and_all_its_trials_are(tmp_path, monkeypatch)
     before = list_files(tmp_path)
     results = find()
     assert [result.config for result in results[:2]] == [first, second]
-    chosen, _ = choose(training, results[:2])
+    chosen, _ = choose(training.search, results[:2])
     assert results[2].config == training.with_choice(chosen)
     assert list_files(tmp_path) == before
     # Without a search, the run alone is enough.
@@ -380,3 +378,18 @@ def test_cost_grows_with_all_that_takes_time():
     assert estimate_cost(searched) == 2 * alone
     assert make_gan().steps == 3 * 7
     assert estimate_cost(make_gan(n_dis=5)) == 3 * estimate_cost(make_gan(n_dis=1))
+
+
+def test_a_search_by_certificates():
+    """The candidate that certifies most is chosen, whatever its error."""
+    candidates = ({"learning_rate": 0.1}, {"learning_rate": 0.2})
+    tried = [
+        SimpleNamespace(
+            diverged=False,
+            metrics={"validation_error": error},
+            watched={"certified": {10: {"radius": [0.0, 0.5, 1.0], "share": [1 - error, share, 0.0]}}},
+        )
+        for error, share in ((0.1, 0.25), (0.2, 0.75))
+    ]
+    assert choose(Search(candidates, {}, radius=0.5), tried) == (candidates[1], [0.75, 0.25])
+    assert choose(Search(candidates, {}), tried) == (candidates[0], [0.1, 0.2])

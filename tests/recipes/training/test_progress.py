@@ -46,18 +46,33 @@ def test_times_are_never_cut(width, monkeypatch):
 
 def test_estimate():
     estimate = Estimate(total=4)
-    assert estimate.seconds_left([(100, 0)]) is None
-    estimate.steps, estimate.seconds = 50, 5.0
+    assert estimate.seconds_left([(100, 0, 1.0)]) is None
+    estimate.work, estimate.seconds = 50, 5.0
     # 50 steps are left of this run, and three runs like it.
-    assert estimate.seconds_left([(100, 50)]) == pytest.approx(35.0)
-    estimate.finished_steps, estimate.done = [100, 300], 2
+    assert estimate.seconds_left([(100, 50, 1.0)]) == pytest.approx(35.0)
+    for steps in (100, 300):
+        estimate.finish(steps)
     # This run, and another one of 200 steps, the mean.
-    assert estimate.seconds_left([(400, 0)]) == pytest.approx(60.0)
+    assert estimate.seconds_left([(400, 0, 1.0)]) == pytest.approx(60.0)
     # Two at once, which then go on being two.
-    assert estimate.seconds_left([(400, 0), (300, 100)]) == pytest.approx(30.0)
-    assert estimate.seconds_left([(400, 0)]) == pytest.approx(30.0)
-    estimate.done = 4
+    assert estimate.seconds_left([(400, 0, 1.0), (300, 100, 1.0)]) == pytest.approx(30.0)
+    assert estimate.seconds_left([(400, 0, 1.0)]) == pytest.approx(30.0)
+    for _ in range(2):
+        estimate.finish()
     assert estimate.seconds_left() == 0
+
+
+def test_the_estimate_is_right_from_the_first_run_on_where_steps_differ_in_cost():
+    """Runs of 100 steps of 1, 5 and 2 seconds, and one that trains nothing."""
+    seconds = [1.0, 5.0, 2.0]
+    estimate = Estimate(4, [*(10 * cost for cost in seconds), 0.0])
+    for number, cost in enumerate(seconds):
+        left = estimate.seconds_left([(100, 0, 10 * cost)])
+        assert left is None if number == 0 else left == pytest.approx(100 * sum(seconds[number:]))
+        estimate.work += 100 * 10 * cost
+        estimate.seconds += 100 * cost
+        estimate.finish(100, 10 * cost)
+    assert estimate.seconds_left() == pytest.approx(0.0)
 
 
 def train(run, steps, name="run-0"):

@@ -16,7 +16,8 @@ from oni.recipes.experiments.errors import (
     summarise_cost,
 )
 from oni.recipes.experiments.experiment import Quantity, Results
-from oni.recipes.experiments.runs import COLOURS, Changes, Row, Training, format_changes
+from oni.recipes.experiments.runs import COLOURS, Row, Training
+from oni.recipes.experiments.search import Changes, format_changes
 from oni.recipes.experiments.verdicts import Judgement, join_judgements
 
 if TYPE_CHECKING:

@@ -15,7 +15,8 @@ from oni.names import unknown_name
 from oni.recipes.charts.record import percent
 from oni.recipes.experiments.errors import errors_at, mean_and_deviation
 from oni.recipes.experiments.experiment import Quantity, Results
-from oni.recipes.experiments.runs import COLOURS, Changes, Row, Training, format_changes, plan_rows
+from oni.recipes.experiments.runs import COLOURS, Row, Training, plan_rows
+from oni.recipes.experiments.search import Changes, format_changes
 
 if TYPE_CHECKING:
     from oni.recipes.charts.curves import Styles

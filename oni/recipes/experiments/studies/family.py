@@ -10,6 +10,7 @@ from oni.machine import find_version
 from oni.recipes.exact_maps import PEERS
 from oni.recipes.experiments.experiment import Results, Run
 from oni.recipes.experiments.runs import Row, Training, measure, plan_rows
+from oni.recipes.experiments.search import share_at
 
 if TYPE_CHECKING:
     from oni.recipes.experiments.setting import Setting
@@ -138,12 +139,7 @@ def plan_part(
     first = TEMPERATURE[name]
     base = make_config(network_options=network, network="mlp" if name == FASHION else "patch-mix", **sizes)
     main = MAIN if name == FASHION else PATCHES
-    searched = trial and {
-        **trial,
-        "task_options.temperature": first,
-        "seed": seeds[0],
-        "watch": (),
-    }
+    searched = trial and {**trial, "task_options.temperature": first, "seed": seeds[0]}
     rows = [row for row in ROWS if every_row and name == FASHION and row not in main]
     order: list[tuple[float, Sequence[Row]]] = [
         (temperature, main) for temperature in sorted(temperatures, key=lambda value: value != first)
@@ -158,7 +154,7 @@ def plan_part(
             seeds,
             group=f"{name}, temperature {temperature:g}",
             trial=searched,
-            by="validation_loss",
+            radius=USUAL[name],
         )
     ]
 
@@ -191,10 +187,8 @@ def find_runs(results: Results, row: Row, name: str, temperature: float) -> Resu
 
 def certified_at(run: Run, radius: float) -> float:
     """In percent; none of a run that diverged."""
-    curve = run.measured.get("certified")
-    if curve is None:
-        return 0.0
-    return 100 * min(zip(curve["radius"], curve["share"], strict=True), key=lambda pair: abs(pair[0] - radius))[1]
+    certificate = run.measured.get("certified")
+    return 0.0 if certificate is None else 100 * share_at(certificate, radius)
 
 
 def clean_accuracy(run: Run) -> float:
@@ -236,7 +230,7 @@ WHOLE = {
     "batch_size": 512,
     "epochs": 5,
     "temperatures": (8.0, 4.0, 16.0, 32.0),
-    "trial": {"epochs": 1, "validation": 5000},
+    "trial": {"samples": 25_000, "epochs": 2, "drops": (1,), "validation": 5000},
 }
 COLOUR_IMAGES = {
     "data": "cifar10",
@@ -245,7 +239,7 @@ COLOUR_IMAGES = {
     "batch_size": 256,
     "epochs": 3,
     "temperatures": (16.0, 4.0),
-    "trial": {"samples": 10_000, "epochs": 2, "validation": 5000},
+    "trial": {"samples": 12_500, "epochs": 2, "drops": (1,), "validation": 5000},
 }
 PRESETS: dict[str, dict[str, Any]] = {
     "smoke": {

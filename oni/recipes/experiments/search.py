@@ -1,0 +1,76 @@
+"""What is chosen for a run on held-out samples: the candidates, how they are judged, and the choice in words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from oni.recipes.training.run import Result
+
+__all__ = ["Changes", "Search", "choose", "describe_choice", "format_changes", "share_at"]
+
+Changes = Mapping[str, Any]
+"""Keys of a configuration, such as ``method_options.steps``, and their values."""
+
+
+@dataclass(frozen=True)
+class Search:
+    """What is chosen before a run: the best candidate on held-out samples, the first of equals."""
+
+    candidates: tuple[Changes, ...]
+    trial: Changes
+    """What else differs in a trial: its length, its seed, how many samples it holds out."""
+    rate_factor: float = 1.0
+    """Of the chosen learning rate, where the batches of the run are of another size than those of the trials."""
+    radius: float | None = None
+    """Judge by the share of held-out samples without a certificate at this radius, not by their error."""
+
+
+def choose(search: Search | None, tried: Sequence[Result]) -> tuple[Changes, list[float | None]]:
+    """The best candidate and the held-out errors of all; ``None`` of those that diverged.
+
+    Where all diverge the first is taken, as the run itself will show.
+    """
+    if search is None:
+        return {}, []
+    errors = [None if result.diverged else held_out_error(result, search.radius) for result in tried]
+    trained = {index: error for index, error in enumerate(errors) if error is not None}
+    best = min(trained, key=lambda index: trained[index], default=0)
+    return search.candidates[best], errors
+
+
+def held_out_error(result: Result, radius: float | None) -> float:
+    """The share of held-out samples that are wrong, or without a certificate at a radius."""
+    if radius is None:
+        return float(result.metrics["validation_error"])
+    (certificate,) = result.watched["certified"].values()
+    return 1 - share_at(certificate, radius)
+
+
+def share_at(certificate: Mapping[str, Any], radius: float) -> float:
+    """The share of samples that are certified at a radius, which is one of those that were looked at."""
+    pairs = zip(certificate["radius"], certificate["share"], strict=True)
+    return float(min(pairs, key=lambda pair: abs(pair[0] - radius))[1])
+
+
+def describe_choice(search: Search | None, chosen: Changes, errors: Sequence[float | None]) -> dict[str, Any]:
+    """What was chosen, and from what."""
+    if search is None:
+        return {}
+    names = [format_changes(candidate) for candidate in search.candidates]
+    return {"chosen": dict(chosen), "tried": dict(zip(names, errors, strict=True))}
+
+
+def format_changes(changes: Changes) -> str:
+    """Changes in a few words, without where they belong.
+
+    >>> format_changes({"method_options.coefficient": 1e-4, "learning_rate": 0.1})
+    'coefficient 0.0001, learning rate 0.1'
+    """
+
+    def show(value: Any) -> str:
+        return "all" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
+
+    return ", ".join(f"{key.rpartition('.')[2].replace('_', ' ')} {show(value)}" for key, value in changes.items())
