@@ -7,9 +7,12 @@ changes what it relies on.
 from __future__ import annotations
 
 import sys
+import threading
+import weakref
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from datetime import timedelta
+from functools import wraps
 from types import FrameType
 from typing import Any, cast
 
@@ -19,8 +22,10 @@ from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensor
 
 __all__ = [
+    "collect_weights",
     "find_load",
     "find_returned",
+    "follow_weights",
     "get_backward_id",
     "get_caller_frame",
     "get_saving_hook",
@@ -196,6 +201,62 @@ def remove_hooks(module: nn.Module, is_ours: Callable[[Any], bool]) -> None:
         for key in [key for key, hook in hooks.items() if is_ours(hook)]:
             del hooks[key]
             module._forward_hooks_always_called.pop(key, None)
+
+
+# Recurrent layers: nn.RNN, nn.GRU, nn.LSTM
+
+
+class _Running(threading.local):
+    """The weights of the recurrent layers whose forward passes run in this thread, by the ids of the layers."""
+
+    def __init__(self) -> None:
+        self.weights: dict[int, list[Tensor]] = {}
+
+
+RUNNING = _Running()
+
+
+def follow_weights(module: nn.Module) -> None:
+    """Have a parametrised recurrent layer use its weights as they are at each forward pass; others do that anyway.
+
+    torch hands its fused forward a list of the weights, ``_flat_weights``, and makes a new one where it sees that a
+    weight is another tensor. One that is computed always is: torch computes it four times for each forward pass, and
+    keeps the last one with its graph, so that the layer can't be copied. Here the list is computed, once in each pass.
+    """
+    if not isinstance(module, nn.RNNBase):
+        return
+    cls: Any = type(module)  # which parametrize made for this module and its copies alone
+    plain = cls.__bases__[0]
+
+    def read_weights(module: Any) -> list[Tensor]:
+        held = RUNNING.weights.get(id(module))
+        return [getattr(module, name) for name in module._flat_weights_names] if held is None else held
+
+    @wraps(plain.forward)
+    def forward(module: Any, *args: Any, **kwargs: Any) -> Any:
+        weights = read_weights(module)
+        try:
+            RUNNING.weights[id(module)] = weights
+            return plain.forward(module, *args, **kwargs)
+        finally:
+            RUNNING.weights.pop(id(module), None)
+
+    def forget_weights(module: Any) -> None:
+        # None of these is a weight, so whoever makes the layer plain again has torch make the list at the next pass.
+        module._flat_weight_refs = [weakref.ref(nn.Parameter)] * len(module._flat_weights_names)
+
+    cls._flat_weights = property(read_weights, lambda module, weights: None)
+    cls.forward = forward
+    cls._init_flat_weights = forget_weights
+    cls._update_flat_weights = cls.flatten_parameters = lambda module: None
+    module.__dict__.pop("_flat_weights", None)
+    forget_weights(module)
+
+
+def collect_weights(module: nn.Module) -> None:
+    """Have a recurrent layer that is plain again hand its own parameters to the fused forward."""
+    if isinstance(module, nn.RNNBase):
+        module._init_flat_weights()
 
 
 # Processes

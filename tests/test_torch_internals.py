@@ -17,14 +17,17 @@ from torch._subclasses.functional_tensor import FunctionalTensorMode
 from torch.autograd import forward_ad
 from torch.autograd.graph import saved_tensors_hooks
 from torch.fx.experimental.proxy_tensor import make_fx
+from torch.nn.utils import parametrize
 from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
 from torch.utils.flop_counter import FlopCounterMode
 
 import oni
 from oni import torch_internals
 from oni.torch_internals import (
+    collect_weights,
     find_load,
     find_returned,
+    follow_weights,
     get_backward_id,
     get_caller_frame,
     get_saving_hook,
@@ -359,6 +362,49 @@ def test_hooks_without_handles():
     assert not layer._forward_hooks_always_called
 
 
+# Recurrent layers
+
+
+class Twice(nn.Module):
+    calls = 0
+
+    def forward(self, Z):
+        self.calls += 1
+        return 2 * Z
+
+
+def test_follow_weights_and_collect_weights():
+    x, twice = torch.ones(3, 1, 2), Twice()
+    layer = parametrize.register_parametrization(nn.GRU(2, 4), "weight_hh_l0", twice, unsafe=True)
+
+    def count_calls():
+        twice.calls = 0
+        layer(x)
+        return twice.calls
+
+    # This is why: torch computes a weight several times for one forward pass, and keeps it.
+    assert count_calls() > 1
+    with pytest.raises(RuntimeError, match="deepcopy"):
+        copy.deepcopy(layer)
+    follow_weights(layer)
+    assert count_calls() == 1
+    copy.deepcopy(layer)
+    first = layer(x)[0]
+    with torch.no_grad():
+        layer.parametrizations.weight_hh_l0.original.neg_()
+    changed = layer(x)[0]
+    assert not torch.allclose(changed, first, atol=1e-3)
+    parametrize.remove_parametrizations(layer, "weight_hh_l0")
+    collect_weights(layer)
+    assert layer._flat_weights[1] is layer.weight_hh_l0
+    assert torch.equal(layer(x)[0], changed)
+    for other in (nn.Linear(2, 2), nn.GRUCell(2, 2)):
+        before = dict(vars(other))
+        follow_weights(other)
+        collect_weights(other)
+        assert vars(other) == before
+
+
 # Processes
 
 
@@ -376,7 +422,7 @@ def test_every_function_is_tested():
 
 
 INTERNAL = re.compile(
-    r"torch\._C\b|\._version\b|_getframe|_current_level|_get_backend|_forward(_pre)?_hooks|_state_dict_pre_hooks|FakeTensor"
+    r"torch\._C\b|\._version\b|_getframe|_current_level|_get_backend|_forward(_pre)?_hooks|_flat_weight|_state_dict_pre_hooks|FakeTensor"
 )
 
 

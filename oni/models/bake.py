@@ -12,6 +12,7 @@ from oni.models.proxied import check_model
 from oni.models.select import LEFT_ALONE, find_proxied_weights
 from oni.nn.layers import PLAIN
 from oni.nn.parametrization import parameter_order
+from oni.torch_internals import collect_weights
 
 __all__ = ["bake", "make_plain"]
 
@@ -72,3 +73,4 @@ def make_plain(module: nn.Module, name: str, parameter: nn.Parameter) -> None:
         module.__class__ = PLAIN.get(plain, plain)
     module.register_parameter(name, parameter)
     module._parameters = {other: module._parameters[other] for other in order if other in module._parameters}
+    collect_weights(module)

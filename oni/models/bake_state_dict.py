@@ -17,6 +17,7 @@ from oni.nn.parametrization import Orthogonal
 __all__ = ["Proxy", "bake_state_dict", "find_proxies"]
 
 PARAMETRIZED = re.compile(r"(?P<prefix>(?P<layer>(?:.*\.)?)parametrizations\.(?P<name>[^.]+)\.)(?P<own>.+)")
+RECURRENT = re.compile(r"(^|\.)weight_[ih]h(_l\d+(_reverse)?)?$")
 OWN = {"original", "0.scale", "0._extra_state"}
 
 
@@ -45,8 +46,13 @@ class Proxy(NamedTuple):
                 f"{self.weight}: no options were saved with its proxy; pass those it was trained with: steps, and "
                 "scale, center, bound, groups and schedule where they were not the defaults"
             )
-        # As convert does: queries, keys and values each alone.
+        # As convert does: queries, keys and values each alone. What else is stacked, the file does not tell.
         parts = 3 if self.weight.endswith("in_proj_weight") else 1
+        if RECURRENT.search(self.weight) and "groups" not in given:
+            raise ValueError(
+                f"{self.weight}: no options were saved with its proxy; pass groups, its number of gates: 4 for an "
+                "LSTM, 3 for a GRU, 1 for a plain recurrent layer"
+            )
         return make_options(
             **{**given, "groups": parts * given.get("groups", 1), "learn_scale": self.scale is not None}
         )

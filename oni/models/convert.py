@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from oni.models.bake import make_plain
 from oni.models.cache import CACHE
 from oni.models.proxied import check_model, find_orthogonal
-from oni.models.select import LEFT_ALONE, Selector, Weight, choose_weights
+from oni.models.select import LEFT_ALONE, NOT_RECURRENT, Selector, Weight, choose_weights
 from oni.nn.options import Options, make_options
 from oni.nn.parametrization import Orthogonal, attach, check_weight, get_layout, is_zero, make_orthogonal
 from oni.nn.start import check_start, describe_shortfall, write_proxy
@@ -38,11 +38,13 @@ def convert(
     schedule: str | None = None,
     start: str | None = None,
 ) -> M:
-    """Make the linear and convolutional layers of a model orthogonal, in place.
+    """Make the linear, convolutional and recurrent layers of a model orthogonal, in place.
 
-    Attention's input projection is converted too, its queries, keys and values each alone, and so is ``Conv1D`` of the
-    transformers library. ``oni.summary`` then lists every layer, what was done, and why a layer was left alone. A
-    converted model computes each weight once in every forward pass, those of equal shape in one batched call.
+    Attention's input projection is converted too, its queries, keys and values each alone (also where a linear layer
+    called ``qkv`` holds them), and so is ``Conv1D`` of the transformers library. Of recurrent layers and cells the
+    recurrent weights are, each gate alone; those of the input are left free. ``oni.summary`` then lists every layer,
+    what was done, and why a layer was left alone. A converted model computes each weight once in every forward pass,
+    those of equal shape in one batched call.
 
     A depthwise convolution is as many matrices of one row: each filter gets norm 1 and, centred as ``"auto"`` has it,
     sum 0, so it no longer sees a constant. ``skip`` such layers, or pass ``center=False``, where that matters.
@@ -176,8 +178,12 @@ def warn_of_surprises(model: nn.Module, plans: list[Plan], left_alone: list[tupl
         warn(f"oni.convert found nothing to convert: {reasons}")
         return
     unfit = {weight.title: count_entries(weight) for weight, why in left_alone if why == weight.unfit}
-    embeddings = {weight.title for weight, _ in left_alone if isinstance(weight.module, nn.Embedding | nn.EmbeddingBag)}
-    missed = {title: count for title, count in unfit.items() if title not in embeddings}
+    expected = {
+        weight.title
+        for weight, why in left_alone
+        if isinstance(weight.module, nn.Embedding | nn.EmbeddingBag) or why == NOT_RECURRENT
+    }
+    missed = {title: count for title, count in unfit.items() if title not in expected}
     present = sum(member.Z.numel() for member in find_orthogonal(model))
     if sum(missed.values()) > present:
         warn(

@@ -10,10 +10,20 @@ from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
 from oni.models.proxied import join_path, walk_proxied
-from oni.nn.parametrization import CONVOLUTIONS, FromProxy, get_layout, is_transformers_conv1d
+from oni.nn.parametrization import CONVOLUTIONS, FromProxy, get_layout, parameter_order
+from oni.nn.stacked import count_stacked, is_transformers_conv1d
 from oni.torch_internals import is_shard
 
-__all__ = ["LEFT_ALONE", "Selector", "Weight", "check_whole", "choose_weights", "find_proxied_weights", "find_weights"]
+__all__ = [
+    "LEFT_ALONE",
+    "NOT_RECURRENT",
+    "Selector",
+    "Weight",
+    "check_whole",
+    "choose_weights",
+    "find_proxied_weights",
+    "find_weights",
+]
 
 Criterion: TypeAlias = "type[nn.Module] | str | Callable[[str, nn.Module], bool]"
 Selector: TypeAlias = "Criterion | Iterable[Criterion] | None"
@@ -21,6 +31,7 @@ Selector: TypeAlias = "Criterion | Iterable[Criterion] | None"
 LEFT_ALONE = "_oni_left_alone"
 """The attribute of a converted model that remembers why weights were left alone."""
 ATTENTION = ("in_proj_weight", "q_proj_weight", "k_proj_weight", "v_proj_weight")
+NOT_RECURRENT = "is not recurrent; call oni.orthogonal on it"
 UNKNOWN_KIND = "not a kind of layer that convert knows"
 
 
@@ -31,15 +42,13 @@ class Weight(NamedTuple):
     """The module's qualified name, empty for the model itself."""
     module: nn.Module
     name: str
-    groups: int = 1
-    """In how many matrices its rows come by their nature: 3 for the queries, keys and values of attention."""
     unfit: str = ""
     """Why this kind of layer is never converted by itself."""
 
     @property
     def label(self) -> str:
         """The layer's name in errors."""
-        return self.layer or type(self.module).__name__
+        return self.layer or type(self.module).__name__.removeprefix("Parametrized")
 
     @property
     def title(self) -> str:
@@ -47,6 +56,11 @@ class Weight(NamedTuple):
         if self.name == "weight":
             return self.label
         return f"{self.layer}.{self.name}" if self.layer else self.name
+
+    @property
+    def groups(self) -> int:
+        """How many matrices it stacks by its nature: 3 for the queries, keys and values of attention."""
+        return count_stacked(self.module, self.name, self.layer)
 
     @property
     def parametrization(self) -> nn.Module | None:
@@ -61,18 +75,16 @@ def find_weights(model: nn.Module) -> Iterator[Weight]:
     for layer, module in model.named_modules():
         if isinstance(module, parametrize.ParametrizationList | FromProxy) or layer.endswith(".parametrizations"):
             continue
-        if isinstance(module, (nn.Linear, *CONVOLUTIONS)):
+        if isinstance(module, (nn.Linear, *CONVOLUTIONS)) or is_transformers_conv1d(module):
             yield Weight(layer, module, "weight", unfit=explain_emptiness(module))
-        elif is_transformers_conv1d(module):
-            yield Weight(layer, module, "weight", groups=count_attention_parts(layer, module))
         elif isinstance(module, nn.MultiheadAttention):
             for name in ATTENTION:
                 if parametrize.is_parametrized(module, name) or module._parameters.get(name) is not None:
-                    yield Weight(layer, module, name, groups=3 if name == "in_proj_weight" else 1)
-        elif isinstance(module, nn.RNNBase):
-            yield Weight(layer, module, "weight_hh_l0", unfit="keeps its weights in a list of its own; use cells")
-        elif isinstance(module, nn.RNNCellBase):
-            yield Weight(layer, module, "weight_hh", unfit='call oni.orthogonal(cell, "weight_hh", groups=gates)')
+                    yield Weight(layer, module, name)
+        elif isinstance(module, nn.RNNBase | nn.RNNCellBase):
+            for name in parameter_order(module):
+                if name.startswith("weight"):
+                    yield Weight(layer, module, name, unfit="" if name.startswith("weight_hh") else NOT_RECURRENT)
         elif isinstance(module, nn.Embedding | nn.EmbeddingBag):
             yield Weight(layer, module, "weight", unfit="an embedding is a table, not a map")
         elif isinstance(module, nn.Bilinear):
@@ -88,20 +100,6 @@ def explain_emptiness(module: nn.Module) -> str:
     weight = module._parameters.get("weight")
     lazy = isinstance(weight, nn.parameter.UninitializedParameter)
     return "has no entries" if weight is not None and not lazy and weight.numel() == 0 else ""
-
-
-def count_attention_parts(layer: str, module: nn.Module) -> int:
-    """3 for the joined projection of queries, keys and values (``c_attn``), 2 where the queries are apart, else 1."""
-    holder, name = (
-        (module.parametrizations["weight"], "original")  # type: ignore[index]
-        if parametrize.is_parametrized(module, "weight")
-        else (module, "weight")
-    )
-    weight = holder._parameters.get(name)  # type: ignore[union-attr]
-    if weight is None or layer.rpartition(".")[2] != "c_attn":
-        return 1
-    inputs, outputs = weight.shape
-    return outputs // inputs if outputs in (2 * inputs, 3 * inputs) else 1
 
 
 def is_matrix(parameter: nn.Parameter | None) -> bool:
@@ -150,7 +148,7 @@ def choose_weights(model: nn.Module, only: Selector, skip: Selector) -> Iterator
                 names = [weight.layer for weight, _ in choices][:8]
                 raise ValueError(f"{argument}={describe(criterion)} matches no layer; the model has {names}")
     owners = find_owners(model)
-    taken = {id(weight.module): weight for weight, why in choices if not why}
+    taken = {(id(weight.module), weight.name) for weight, why in choices if not why}
     yield from ((weight, why or explain_sharing(weight, owners, taken)) for weight, why in choices)
 
 
@@ -195,10 +193,10 @@ def find_owners(model: nn.Module) -> dict[int, list[tuple[nn.Module, str]]]:
     return owners
 
 
-def explain_sharing(weight: Weight, owners: dict[int, list[tuple[nn.Module, str]]], taken: dict[int, Weight]) -> str:
+def explain_sharing(weight: Weight, owners: dict[int, list[tuple[nn.Module, str]]], taken: set[tuple[int, str]]) -> str:
     """Why sharing its parameter keeps a weight from being converted: its partners would use the proxy as a weight."""
     parameter = weight.module._parameters.get(weight.name)
-    for module, _ in owners.get(id(parameter), []):
-        if id(module) not in taken or get_layout(module) != get_layout(weight.module):
+    for module, name in owners.get(id(parameter), []):
+        if (id(module), name) not in taken or get_layout(module) != get_layout(weight.module):
             return f"shares its parameter with {type(module).__name__}, which is not converted"
     return ""

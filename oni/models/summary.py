@@ -22,8 +22,8 @@ __all__ = ["Row", "Summary", "summary"]
 HEADINGS = ("layer", "kind", "shape", "steps", "scale", "delta", "sigma", "left alone because")
 TARGET_HEADINGS = (*HEADINGS[:4], "bound", "schedule", *HEADINGS[4:7], "target", "would take", HEADINGS[-1])
 """Where a weight has a target."""
-START = "start"
-"""Shown where a weight had one."""
+GROUPS, START = "groups", "start"
+"""Shown where a weight has several groups, and where one had a start."""
 WORDS = ("would take", "left alone because")
 
 
@@ -49,6 +49,8 @@ class Row:
     """The ``sigma_min`` that was asked for."""
     start: str = ""
     """How its proxy started, if not as the weight was."""
+    groups: int | None = None
+    """In how many groups its rows are orthogonalised, each alone: gates, or queries, keys and values."""
     would_take: str = ""
     """What :func:`oni.retune` would choose for the target, or why it can't; empty if it would change nothing."""
 
@@ -66,6 +68,7 @@ class Row:
             "steps": "" if self.steps is None else str(self.steps),
             "bound": self.bound or "",
             "schedule": self.schedule or "",
+            GROUPS: "" if self.groups is None else str(self.groups),
             START: self.start,
             "scale": "" if self.scale is None else format_range(*self.scale),
             "delta": "" if self.delta is None else f"{self.delta:.3f}",
@@ -101,10 +104,13 @@ class Summary:
         return "\n".join([lines[0], "-" * max(map(len, lines)), *lines[1:], "", self.headline()])
 
     def headings(self) -> tuple[str, ...]:
-        """The columns: those of targets and of the start only where there is one."""
-        headings = HEADINGS if all(row.target is None for row in self.rows) else TARGET_HEADINGS
-        where = headings.index("scale")
-        return (*headings[:where], START, *headings[where:]) if any(row.start for row in self.rows) else headings
+        """The columns: those of targets, groups and the start only where there is one."""
+        headings = list(HEADINGS if all(row.target is None for row in self.rows) else TARGET_HEADINGS)
+        if any(row.start for row in self.rows):
+            headings.insert(headings.index("scale"), START)
+        if any(row.groups is not None and row.groups > 1 for row in self.rows):
+            headings.insert(headings.index("steps"), GROUPS)
+        return tuple(headings)
 
     def headline(self) -> str:
         """How many weights are orthogonalised, and how far, in a sentence."""
@@ -126,7 +132,7 @@ class Summary:
         table = Table(title=self.headline(), title_justify="left", box=None, header_style="bold")
         headings = self.headings()
         for heading in headings:
-            numbers = heading in ("steps", "delta", "target")
+            numbers = heading in (GROUPS, "steps", "delta", "target")
             table.add_column(heading, justify="right" if numbers else "left", no_wrap=heading not in WORDS)
         for row in self.rows:
             cells = row.cells()
@@ -184,6 +190,7 @@ def orthogonal_row(weight: Weight, parametrization: FromProxy) -> Row:
         steps=None if options is None else options.steps,
         bound=None if options is None else options.bound,
         schedule=None if options is None else options.schedule,
+        groups=None if options is None else options.groups,
         start=parametrization.start if isinstance(parametrization, Orthogonal) else "",
         target=None if options is None or options.target is None else options.target.sigma_min,
         scale=measured.get("scale"),

@@ -13,8 +13,9 @@ from oni.newton.matrix import Layout
 from oni.newton.orthogonalize import check_options, orthogonalize
 from oni.nn.loading import Remark, finish_layer, take_options
 from oni.nn.options import Options, make_options
+from oni.nn.stacked import count_stacked, is_transformers_conv1d
 from oni.nn.start import check_start, describe_shortfall, make_proxy, write_proxy
-from oni.torch_internals import has_values, is_exporting_onnx, is_shard
+from oni.torch_internals import follow_weights, has_values, is_exporting_onnx, is_shard
 
 __all__ = [
     "CONVOLUTIONS",
@@ -26,7 +27,6 @@ __all__ = [
     "check_module",
     "check_weight",
     "get_layout",
-    "is_transformers_conv1d",
     "is_zero",
     "make_orthogonal",
     "orthogonal",
@@ -48,7 +48,7 @@ def orthogonal(
     learn_scale: bool = False,
     center: bool | str = "auto",
     bound: str | None = None,
-    groups: int = 1,
+    groups: int | None = None,
     schedule: str | None = None,
     start: str | None = None,
 ) -> M:
@@ -61,11 +61,15 @@ def orthogonal(
     transposed convolution's is permuted so, and each group of a grouped convolution is a matrix of its own.
 
     Args:
-        module: a linear layer, a convolution, a recurrent cell, or any module whose parameter ``name`` has two or more
-            dimensions, the first being its outputs.
-        name: which parameter. A recurrent cell's is ``"weight_hh"``, with ``groups`` its number of gates.
+        module: a linear layer, a convolution, a recurrent layer or cell, or any module whose parameter ``name`` has two
+            or more dimensions, the first being its outputs.
+        name: which parameter. That of ``nn.LSTM``, ``nn.GRU`` and ``nn.RNN`` is ``"weight_hh_l0"`` (and so on, for each
+            layer and direction), that of a recurrent cell ``"weight_hh"``.
         steps: how far to orthogonalise, 5 by default; see :func:`oni.orthogonalize`, as for ``center``, ``bound``
-            (``"compact"`` by default), ``groups`` (of rows, in each convolution group) and ``schedule`` (``"newton"``).
+            (``"compact"`` by default) and ``schedule`` (``"newton"``).
+        groups: in how many groups of rows, in each convolution group, each orthogonalised alone. By default as many
+            as the weight stacks by its nature: one per gate of a recurrent layer, queries, keys and values of
+            ``nn.MultiheadAttention``; else 1.
         sigma_min: instead of ``steps``, a lower bound for the singular values of the orthogonalised matrix: the
             cheapest steps, bound and schedule, by counted products, that certify it for the weight as it is now are
             chosen. A ``bound`` or ``schedule`` that is given stays. Training moves the spectrum: ``oni.summary`` shows
@@ -89,6 +93,7 @@ def orthogonal(
     True
     """
     check_module(module)
+    groups = count_stacked(module, name) if groups is None else groups
     options = make_options(steps, scale, learn_scale, center, bound, groups, schedule, sigma_min)
     label = type(module).__name__
     weight = check_weight(module, name, label)
@@ -109,11 +114,6 @@ def check_module(module: nn.Module) -> None:
         )
 
 
-def is_transformers_conv1d(module: nn.Module) -> bool:
-    """Whether this is Hugging Face's ``Conv1D``, a linear layer whose weight is (in, out)."""
-    return any(cls.__name__ == "Conv1D" and cls.__module__.startswith("transformers.") for cls in type(module).__mro__)
-
-
 def get_layout(module: nn.Module) -> Layout:
     """Return how the weight of this module is a matrix."""
     if isinstance(module, CONVOLUTIONS):
@@ -128,12 +128,6 @@ def is_zero(weight: Tensor) -> bool:
 
 def check_weight(module: nn.Module, name: str, label: str) -> nn.Parameter:
     """Return the parameter if it can be orthogonalised; errors call the module by this label."""
-    if isinstance(module, nn.RNNBase):
-        cell = type(module).__name__ + "Cell"
-        raise TypeError(
-            f"{label}: {type(module).__name__} keeps its weights in a list of its own, where a parametrization would "
-            f'go unnoticed; build it from nn.{cell} and call oni.orthogonal(cell, "weight_hh", groups=number of gates)'
-        )
     if parametrize.is_parametrized(module, name):
         present = list(module.parametrizations[name])  # type: ignore[index]
         kinds = ", ".join(type(parametrization).__name__ for parametrization in present)
@@ -176,6 +170,7 @@ def attach(module: nn.Module, name: str, parametrization: FromProxy) -> None:
     cls = type(module)
     cls.__setattr__ = _refuse_parameters  # type: ignore[method-assign, assignment]
     setattr(cls, name, _ask_cache_first(name, vars(cls)[name]))
+    follow_weights(module)
 
 
 def _ask_cache_first(name: str, computed: property) -> property:

@@ -162,7 +162,6 @@ def test_orthogonal_throughout_training():
 @pytest.mark.parametrize(
     ("make", "arguments", "error", "words"),
     [
-        (lambda: nn.LSTM(3, 4), {"name": "weight_hh_l0"}, TypeError, "LSTM keeps its weights"),
         (lambda: oni.nn.Linear(4, 4), {}, ValueError, "parametrised already, by Orthogonal"),
         (lambda: olm(nn.Linear(4, 4)), {}, ValueError, "parametrised already, by OLM; .*oni.bake"),
         (lambda: nn.Linear(4, 4), {"name": "bias"}, ValueError, r"bias has shape \(4,\)"),

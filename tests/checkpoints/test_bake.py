@@ -1,3 +1,4 @@
+import copy
 import importlib.util
 import re
 from pathlib import Path
@@ -95,6 +96,19 @@ def test_keys_stand_as_in_the_plain_architecture():
     assert list(oni.models.bake_state_dict(converted().state_dict())) == list(Net().state_dict())
     shared = oni.models.bake_state_dict(converted().state_dict())
     assert shared["head.weight"].data_ptr() == shared["twin.weight"].data_ptr()
+
+
+def test_gates_are_never_guessed():
+    layer = oni.convert(nn.LSTM(3, 4, bidirectional=True), steps=2)
+    state = layer.state_dict()
+    expected = oni.bake(copy.deepcopy(layer)).state_dict()
+    # In one call each here, batched there: 5 products of matrices with 4 columns.
+    assert_close(oni.models.bake_state_dict(state), dict(expected), atol=5 * 2 * 2**-23, rtol=0)
+    without = {key: value for key, value in state.items() if "_extra_state" not in key}
+    with pytest.raises(ValueError, match=r"weight_hh_l0: no options were saved .* groups, .* 4 for an LSTM"):
+        oni.models.bake_state_dict(without, steps=2)
+    found = oni.models.bake_state_dict(without, steps=2, groups=4)
+    assert_close(found, dict(expected), atol=5 * 2 * 2**-23, rtol=0)
 
 
 def test_options_survive_what_is_done_to_state_dicts():

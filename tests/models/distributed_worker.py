@@ -17,7 +17,7 @@ import oni
 STEPS, BATCH = 3, 8
 UNUSED = {"static_graph": {"static_graph": True}, "find_unused": {"find_unused_parameters": True}}
 """How DDP is told of a layer without a gradient."""
-WAYS = ("ddp", "accumulate", "fsdp2", *UNUSED)
+WAYS = ("ddp", "accumulate", "fsdp2", "recurrent", *UNUSED)
 
 
 def model():
@@ -40,6 +40,29 @@ class WithUnusedLayer(nn.Sequential):
 def model_with_unused_layer():
     net = model()
     return oni.convert(WithUnusedLayer(*net, nn.Linear(8, 8).double()), steps=3, learn_scale=True)
+
+
+class Recurrent(nn.Module):
+    """Reads each row as three positions."""
+
+    def __init__(self):
+        super().__init__()
+        self.memory = nn.LSTM(4, 5, num_layers=2, bidirectional=True, batch_first=True, proj_size=3)
+
+    def forward(self, x):
+        return self.memory(x.view(-1, 3, 4))[0]
+
+
+def recurrent_model():
+    torch.manual_seed(0)
+    return oni.convert(Recurrent(), steps=3, learn_scale=True).double()
+
+
+MODELS = {"recurrent": recurrent_model, **dict.fromkeys(UNUSED, model_with_unused_layer)}
+
+
+def build(way):
+    return MODELS.get(way, model)()
 
 
 def data():
@@ -74,7 +97,7 @@ def full(tensor):
 
 
 def train(rank, world, way):
-    net = model_with_unused_layer() if way in UNUSED else model()
+    net = build(way)
     if way == "fsdp2":
         from torch.distributed.device_mesh import init_device_mesh
         from torch.distributed.fsdp import fully_shard

@@ -33,7 +33,14 @@ def orthogonal_layers(model):
 
 
 X = torch.randn(2, 3, 6, 6, generator=torch.Generator().manual_seed(0))
-ALL = {"features.0", "features.2", "attention.in_proj_weight", "attention.out_proj", "head"}
+ALL = {
+    "features.0",
+    "features.2",
+    "attention.in_proj_weight",
+    "attention.out_proj",
+    "memory.weight_hh_l0",
+    "head",
+}
 
 
 @pytest.mark.parametrize(
@@ -45,7 +52,7 @@ ALL = {"features.0", "features.2", "attention.in_proj_weight", "attention.out_pr
         ({"only": ["features.0", nn.Linear]}, {"features.0", "attention.out_proj", "head"}),
         ({"only": lambda name, module: "bias" in module._parameters and module.bias is None}, {"features.2"}),
         ({"skip": "head"}, ALL - {"head"}),
-        ({"skip": (nn.Linear, "features.0")}, {"features.2", "attention.in_proj_weight"}),
+        ({"skip": (nn.Linear, "features.0")}, {"features.2", "attention.in_proj_weight", "memory.weight_hh_l0"}),
         ({"only": "features.*", "skip": "*.0"}, {"features.2"}),
     ],
 )
@@ -158,9 +165,29 @@ def test_baking_a_copy_leaves_the_original_alone():
     pickle.loads(pickle.dumps(baked))
 
 
+@pytest.mark.parametrize(
+    ("name", "outputs", "groups"),
+    [("qkv", 24, 3), ("to_qkv", 24, 3), ("Wqkv", 24, 3), ("c_attn", 16, 2), ("qkv", 20, 1), ("fc", 24, 1)],
+)
+def test_queries_keys_and_values_of_one_linear_layer(name, outputs, groups):
+    class Attention(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.add_module(name, nn.Linear(8, outputs))
+
+    model = oni.convert(nn.ModuleList([Attention()]), steps=30)
+    (row,) = oni.summary(model).rows
+    assert (row.layer, row.groups) == (f"0.{name}", groups)
+    for part in model[0].get_submodule(name).weight.detach().chunk(groups):
+        # Square or tall: orthonormal columns after 30 steps, made in float64.
+        assert_close(part.T @ part, torch.eye(8), atol=1e-5, rtol=0)
+    assert oni.convert(model, steps=30) is model
+
+
 def test_baking_one_of_two_parametrised_tensors():
     attention = nn.MultiheadAttention(8, 2)
-    oni.orthogonal(attention, "in_proj_weight", groups=3)
+    oni.orthogonal(attention, "in_proj_weight")
+    assert oni.summary(attention).rows[0].groups == 3
     nn.utils.parametrizations.weight_norm(attention.out_proj)
     oni.bake(attention)
     assert orthogonal_layers(attention) == set()
@@ -230,7 +257,8 @@ class TestSummary:
         assert rows["features.0"].delta == pytest.approx(float(oni.orthogonality(W).row), abs=1e-4)
         assert rows["features.0"].sigma[1] <= 1 + rounding(FIVE_STEPS, 27)["rtol"]
         assert rows["head"].why == "skipped by 'head'"
-        assert "list of its own" in rows["memory.weight_hh_l0"].why
+        assert rows["memory.weight_ih_l0"].why == "is not recurrent; call oni.orthogonal on it"
+        assert [rows[name].groups for name in ("memory.weight_hh_l0", "features.0", "table")] == [4, 1, None]
         assert "table" in rows["table"].why
 
     def test_layers_of_unknown_kinds_are_listed(self):
@@ -263,7 +291,7 @@ class TestSummary:
         text = capsys.readouterr().out
         assert "\x1b" not in text
         assert "features.0" in text
-        assert "4 of 7 weights are orthogonalised; their singular values, before scale: " in text
+        assert "5 of 8 weights are orthogonalised; their singular values, before scale: " in text
 
     def test_rich_table(self):
         console = pytest.importorskip("rich.console").Console(file=io.StringIO(), width=120, force_terminal=True)

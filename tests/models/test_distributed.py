@@ -16,7 +16,7 @@ spec.loader.exec_module(worker)
 
 
 def one_process(way):
-    net = worker.model_with_unused_layer() if way in worker.UNUSED else worker.model()
+    net = worker.build(way)
     optimizer = torch.optim.SGD(net.parameters(), lr=0.5)
     for first, second in worker.data():
         optimizer.zero_grad()

@@ -168,7 +168,7 @@ def test_row_groups_of_a_layer():
 
 @pytest.mark.parametrize(("cell", "gates"), [(nn.RNNCell, 1), (nn.GRUCell, 3), (nn.LSTMCell, 4)])
 def test_recurrent_cells(cell, gates):
-    layer = oni.orthogonal(cell(5, 7), "weight_hh", groups=gates, steps=25)
+    layer = oni.orthogonal(cell(5, 7), "weight_hh", steps=25)
     for gate in layer.weight_hh.chunk(gates):
         assert_close(gate @ gate.T, torch.eye(7), atol=1e-5, rtol=0)
     state = layer(torch.randn(2, 5))
@@ -233,8 +233,8 @@ def integer():
 @pytest.mark.parametrize(
     ("make", "arguments", "error", "words"),
     [
-        (lambda: nn.LSTM(3, 4), {"name": "weight_hh_l0"}, TypeError, "LSTM keeps its weights .* nn.LSTMCell"),
-        (lambda: nn.GRU(3, 4), {"name": "weight_hh_l0"}, TypeError, "nn.GRUCell"),
+        (lambda: nn.LSTM(3, 4), {}, ValueError, r"no parameter 'weight'; pass name= .*'weight_hh_l0'"),
+        (lambda: nn.GRU(3, 4), {"name": "weight_hh_l0", "groups": 5}, ValueError, "groups must divide the 12 rows"),
         (spectral, {}, ValueError, r"weight is parametrised already, by _SpectralNorm; .*\(module, 'weight'\)$"),
         (old_spectral, {}, ValueError, "no parameter 'weight'; an old-style spectral_norm"),
         (lambda: oni.nn.Linear(4, 4), {}, ValueError, "parametrised already, by Orthogonal; .*oni.bake"),
