@@ -162,10 +162,10 @@ def reproduce(
     from oni.machine import torch_threads
     from oni.recipes.experiments.record import RUNS
     from oni.recipes.experiments.setting import make_setting
+    from oni.recipes.grid.jobs import Engine
     from oni.recipes.reproduce import RESULTS_FOLDER, Request
     from oni.recipes.reproduce import reproduce as run
     from oni.recipes.training.devices import Hardware
-    from oni.recipes.training.grid import Engine
 
     setting = make_setting(
         runs=runs or (out or RESULTS_FOLDER) / RUNS,

@@ -33,6 +33,32 @@ LAYERS = [
     "cli",
     "__main__",
 ]
+# The same inside the recipes, by folder or file.
+RECIPES = [
+    "own",
+    "exact_maps",
+    "attack",
+    "methods",
+    "data",
+    "networks",
+    "metrics",
+    "task_registry",
+    "run_files",
+    "progress",
+    "training",
+    "sheets",
+    "tasks",
+    "generated",
+    "grid",
+    "charts",
+    "experiments",
+    "report",
+    "reproduce",
+    "train",
+    "demo",
+]
+DRAWING = {"charts", "drawing"}
+"""The files of experiments that draw."""
 ON_TOP = {"style", "checkpoints", "recipes", "bench", "cli_options", "cli", "__main__"}
 
 
@@ -69,6 +95,38 @@ def test_no_arrow_points_up(path):
             assert layer(path) in ON_TOP, f"{path} imports the public surface, which stands on it"
         else:
             assert LAYERS.index(parts[1]) <= own, f"{path} imports {name}, a layer above it"
+
+
+@pytest.mark.parametrize(
+    "path", sorted((PACKAGE / "recipes").rglob("*.py")), ids=lambda path: str(path.relative_to(PACKAGE))
+)
+def test_no_arrow_points_up_inside_the_recipes(path):
+    if path.parent == PACKAGE / "recipes" and path.name == "__init__.py":
+        return
+    room = path.relative_to(PACKAGE / "recipes").with_suffix("").parts[0]
+    for name in imports_of(path):
+        parts = name.split(".")
+        if parts[:2] == ["oni", "recipes"] and len(parts) > 2:
+            assert RECIPES.index(parts[2]) <= RECIPES.index(room), f"{path} imports {name}, which stands on it"
+
+
+def test_no_file_imports_itself_by_way_of_others():
+    """Neither at once nor later, nor for its types: what a file needs can be read before the file."""
+    names = {".".join(("oni", *path.relative_to(PACKAGE).with_suffix("").parts)): path for path in modules()}
+    imports = {name: {other for other in imports_of(path) if other in names} for name, path in names.items()}
+    while free := {name for name, others in imports.items() if not others & imports.keys()}:
+        imports = {name: others for name, others in imports.items() if name not in free}
+    assert not imports, f"each of these imports another of them: {sorted(imports)}"
+
+
+@pytest.mark.parametrize(
+    "path", sorted((PACKAGE / "recipes/experiments").rglob("*.py")), ids=lambda path: str(path.relative_to(PACKAGE))
+)
+def test_experiments_judge_without_charts(path):
+    """Only the files that draw load the charts, and they are loaded to draw."""
+    for name in imports_of(path, at_once=True):
+        assert path.stem in DRAWING or not name.startswith("oni.recipes.charts"), name
+        assert path.stem in DRAWING or name.rpartition(".")[2] not in DRAWING, name
 
 
 @pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(PACKAGE)))

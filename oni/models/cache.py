@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence, Set
 from contextlib import contextmanager
 from functools import cached_property
 from types import FrameType
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 from weakref import WeakKeyDictionary
 
 import torch
@@ -37,9 +37,6 @@ from oni.torch_internals import (
     has_transforms,
     remove_hooks,
 )
-
-if TYPE_CHECKING:
-    from oni.models.share import Sharing
 
 __all__ = ["CACHE", "Scope", "cached", "can_hold", "orthogonalize_in_batches"]
 
@@ -153,6 +150,13 @@ class Scope:
         return held
 
 
+class SharedWork(Protocol):
+    """How ranks compute the weights of a model together: see ``oni/models/share.py``."""
+
+    def prepare(self, model: nn.Module, scope: Scope) -> None:
+        """At the start of a forward pass: compute together what it will need, and hold it."""
+
+
 class WeightCache:
     """Where layers ask for their weights. There is one, ``CACHE``.
 
@@ -179,7 +183,7 @@ class WeightCache:
         # The garbage collector may close a forgotten scope at any moment, in a thread that has the lock.
         self.lock = threading.RLock()
         """Held where something changes that all threads see: models, scopes, and what a scope holds."""
-        self.models: WeakKeyDictionary[nn.Module, Sharing | None] = WeakKeyDictionary()
+        self.models: WeakKeyDictionary[nn.Module, SharedWork | None] = WeakKeyDictionary()
         """Those with hooks, and how ranks share the work of a model, if they do."""
         self.scopes: tuple[Scope, ...] = ()
         """Of the ``oni.cached`` blocks that are open."""
@@ -192,7 +196,7 @@ class WeightCache:
 
     # Models
 
-    def adopt(self, model: nn.Module, sharing: Sharing | None = None) -> None:
+    def adopt(self, model: nn.Module, sharing: SharedWork | None = None) -> None:
         """Have a model compute each weight once in each of its forward passes, together with other ranks if given."""
         self.connect(model)
         with self.lock:

@@ -31,14 +31,15 @@ from oni.recipes.experiments.record import (
 )
 from oni.recipes.experiments.registry import load_experiment
 from oni.recipes.experiments.runs import Training
-from oni.recipes.experiments.setting import Setting, check_overrides
+from oni.recipes.experiments.setting import Setting
 from oni.recipes.experiments.table_formats import TABLE_FORMATS
 from oni.recipes.experiments.texts import format_override
 from oni.recipes.experiments.verdicts import Verdict
+from oni.recipes.grid.jobs import Attempt, Job
+from oni.recipes.grid.run_jobs import run_jobs
 from oni.recipes.own import is_own
 from oni.recipes.report.verdicts import KINDS
 from oni.recipes.training.devices import is_first_process
-from oni.recipes.training.grid import Attempt, Job, run_jobs
 from oni.terminal import ascii_only, console, table
 
 __all__ = ["RESULTS_FOLDER", "Request", "plan_runs", "reproduce"]
@@ -141,7 +142,7 @@ def reproduce(request: Request, setting: Setting | None = None) -> None:
 
 def plan_runs(experiment: Experiment, request: Request, setting: Setting) -> list[Any]:
     """The parameters of every run that is asked for, with the overrides."""
-    check_overrides(experiment, setting.overrides)
+    experiment.check_overrides(setting.overrides)
     sizes = {key: value for key, value in setting.overrides.items() if key in ("data", "samples", "epochs")}
     planned = experiment.planned(request.preset, request.seed, request.seeds, **sizes)
     if setting.overrides:

@@ -9,13 +9,14 @@ from pathlib import Path
 
 from oni.names import unknown_name
 from oni.recipes.data.datasets import load_dataset
+from oni.recipes.experiments.fashion_mnist.family import watch_network
 from oni.recipes.own import is_own
-from oni.recipes.training.config import Config
+from oni.recipes.run_files.config import Config
+from oni.recipes.run_files.overrides import apply_changes, read_changes
+from oni.recipes.run_files.own_code import REGISTRIES, register_own
 from oni.recipes.training.devices import Hardware, is_first_process
-from oni.recipes.training.overrides import apply_changes, read_changes
-from oni.recipes.training.own_code import REGISTRIES, register_own
 from oni.recipes.training.run import Result, train
-from oni.recipes.training.watch import WATCHERS, build_watchers
+from oni.recipes.training.watch import WATCHERS
 from oni.terminal import ascii_only, console, table
 
 __all__ = ["Request", "read_config", "train_config"]
@@ -94,13 +95,12 @@ def train_config(request: Request) -> None:
         workers=hardware.readers,
         download=request.download,
     )
-    watchers = build_watchers(config, dataset) if config.watch else {}
     result = train(
         config,
         request.out,
         data=dataset,
         hardware=hardware,
-        watch={name: watchers[name] for name in config.watch},
+        watch=watch_network(config, dataset) if config.watch else None,
         progress="json" if request.json else "lines" if request.plain else "auto",
         resume=request.resume,
     )

@@ -13,7 +13,7 @@ import yaml
 from torch.nn.parallel import DistributedDataParallel
 
 from oni.cli import application
-from oni.recipes.training.config import Config
+from oni.recipes.run_files.config import Config
 
 ROOT = Path(__file__).parents[2]
 PAGES = [

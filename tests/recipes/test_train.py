@@ -227,7 +227,7 @@ def folders(tmp_path, monkeypatch):
     shutil.copytree(fashion_mnist.SAMPLE, right)
     shutil.copytree(fashion_mnist.SAMPLE, wrong)
     write_idx(wrong / "train-labels-idx1-ubyte.gz", fashion_mnist.load("sample").train_labels.flip(0))
-    entry = datasets.Entry(
+    entry = datasets.RegisteredDataset(
         datasets.load_full_fashion_mnist, datasets.DATASETS["fashion-mnist-sample"].sha256, fashion_mnist.download
     )
     monkeypatch.setitem(datasets.DATASETS, "fashion-mnist", entry)

@@ -46,7 +46,7 @@ def main(plan: str, processes: str, folder: str, rank: str) -> None:
     times = run_in_turns(steps, seconds, least_rounds)
     everyone: list[Any] = [None] * int(processes)
     dist.all_gather_object(everyone, times)
-    shared = [sharing for net in nets if (sharing := CACHE.models.get(net)) is not None]
+    shared = [sharing for net in nets if isinstance(sharing := CACHE.models.get(net), Sharing)]
     exchange = [time_exchange(sharing) for sharing in shared]
     if int(rank) == 0:
         content = {

@@ -10,7 +10,7 @@ from typing import Any
 
 from oni.recipes.charts.chart import Chart, Series
 from oni.recipes.charts.colours import ramp
-from oni.recipes.charts.record import MeasuredRun, TrainingRecord, percent, read_record
+from oni.recipes.run_files.recorded import MeasuredRun, TrainingRecord, percent, read_record
 
 __all__ = [
     "error_chart",

@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from oni.names import unknown_name
-from oni.recipes.data import cifar10, fashion_mnist, generated, generated_folder, image_folder
+from oni.recipes.data import cifar10, fashion_mnist, image_folder, tiny_folder, tiny_images
 from oni.recipes.data.images import Dataset, Images
 
-__all__ = ["DATASETS", "Entry", "is_official", "load_dataset"]
+__all__ = ["DATASETS", "RegisteredDataset", "is_official", "load_dataset"]
 
 
 @dataclass(frozen=True)
-class Entry:
+class RegisteredDataset:
     """How a data set is had."""
 
     load: Callable[..., Dataset]
@@ -55,8 +55,8 @@ def add_channel(data: fashion_mnist.FashionMNIST) -> Images:
     return Images(data.train_images[:, None], data.train_labels, data.test_images[:, None], data.test_labels)
 
 
-DATASETS: dict[str, Entry] = {
-    "fashion-mnist": Entry(
+DATASETS: dict[str, RegisteredDataset] = {
+    "fashion-mnist": RegisteredDataset(
         load_full_fashion_mnist,
         "42013cf03e12df2279c099d44a0f1f0615bb6439ca74b27c534f6bf8ca4c7fdf",
         fashion_mnist.download,
@@ -64,21 +64,21 @@ DATASETS: dict[str, Entry] = {
         test_images=10_000,
         shape=(1, 28, 28),
     ),
-    "fashion-mnist-sample": Entry(
+    "fashion-mnist-sample": RegisteredDataset(
         load_fashion_mnist_sample,
         "da0b4c52346b9317b577e67c79b089242eb89467350e5e1b2558dc8b6f1c765d",
         train_images=10_000,
         test_images=2000,
         shape=(1, 28, 28),
     ),
-    "cifar10": Entry(
+    "cifar10": RegisteredDataset(
         cifar10.load,
         "150ab830e79d0adfe60de7d09f4204e8b5ffd2e8eb1083956a75e459eb885d28",
         cifar10.download,
         train_images=50_000,
         test_images=10_000,
     ),
-    "imagenet": Entry(
+    "imagenet": RegisteredDataset(
         image_folder.load,
         options=image_folder.OPTIONS,
         streamed=True,
@@ -87,8 +87,8 @@ DATASETS: dict[str, Entry] = {
         shape=(3, 224, 224),
         classes=1000,
     ),
-    "image-folder": Entry(image_folder.load, options=image_folder.OPTIONS, streamed=True),
-    "tiny-imagenet-20": Entry(
+    "image-folder": RegisteredDataset(image_folder.load, options=image_folder.OPTIONS, streamed=True),
+    "tiny-imagenet-20": RegisteredDataset(
         image_folder.load,
         "91529590566d9e1096688fca713132ceb8470ba28c2d03f4b92d6f1c122e55d9",
         # The same parts of an image as with 256 and 224.
@@ -99,15 +99,17 @@ DATASETS: dict[str, Entry] = {
         shape=(3, 64, 64),
         classes=20,
     ),
-    "generated-folder": Entry(
-        generated_folder.load,
-        options=generated_folder.OPTIONS,
+    "generated-folder": RegisteredDataset(
+        tiny_folder.load,
+        options=tiny_folder.OPTIONS,
         streamed=True,
         train_images=80,
         test_images=32,
         classes=8,
     ),
-    "generated": Entry(lambda folder: generated.make_images(), train_images=160, test_images=80, shape=(3, 8, 8)),
+    "generated": RegisteredDataset(
+        lambda folder: tiny_images.make_images(), train_images=160, test_images=80, shape=(3, 8, 8)
+    ),
 }
 """Every data set, by name."""
 

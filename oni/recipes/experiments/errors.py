@@ -5,8 +5,8 @@ from __future__ import annotations
 import statistics
 from collections.abc import Sequence
 
-from oni.recipes.charts.record import percent
 from oni.recipes.experiments.experiment import Quantity, Results
+from oni.recipes.run_files.recorded import percent
 
 __all__ = ["COST_COLUMNS", "COST_NOTE", "errors_at", "mean_and_deviation", "mean_error", "summarise_cost"]
 

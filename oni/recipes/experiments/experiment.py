@@ -253,6 +253,12 @@ class Experiment:
                 sizes["sparing"] = False
         return list(self.plan(seed=seed, **sizes))
 
+    def check_overrides(self, overrides: Mapping[str, Any]) -> None:
+        """Refuse to override what the experiment itself varies."""
+        for key in overrides:
+            if key in self.sweeps:
+                raise ValueError(f"{key} can't be overridden for {self.id}, which {self.sweeps[key]}")
+
     def run(self, parameters: Any, setting: Any = None) -> Run:
         """Measure one run."""
         return Run(parameters, round_numbers(self.measure(parameters, setting)))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from oni.recipes.experiments.runs import Training, count_steps
 
 if TYPE_CHECKING:
-    from oni.recipes.training.config import Config
+    from oni.recipes.run_files.config import Config
 
 __all__ = ["estimate_cost", "estimate_training"]
 

@@ -7,7 +7,7 @@ seed; `measure` trains it, or reads what was trained.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
@@ -15,9 +15,13 @@ from oni.recipes.experiments.search import Changes, Search, choose, describe_cho
 from oni.recipes.experiments.texts import format_override
 
 if TYPE_CHECKING:
+    from oni.recipes.data.images import Dataset
     from oni.recipes.experiments.setting import Setting
-    from oni.recipes.training.config import Config
+    from oni.recipes.run_files.config import Config
+    from oni.recipes.training.loop import Watch
     from oni.recipes.training.run import Result
+
+    BuildWatchers = Callable[[Config, Dataset], Mapping[str, Watch]]
 
 __all__ = [
     "COLOURS",
@@ -137,7 +141,7 @@ class Training:
 
     def as_record(self) -> dict[str, Any]:
         """As ``results.json`` holds it: fields of the configuration that have their default are left out."""
-        from oni.recipes.training.config import Config
+        from oni.recipes.run_files.config import Config
 
         defaults = Config().as_dict()
         config = {name: value for name, value in self.config.as_dict().items() if value != defaults[name]}
@@ -149,7 +153,7 @@ class Training:
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Training:
         """From a ``results.json``."""
-        from oni.recipes.training.config import Config
+        from oni.recipes.run_files.config import Config
 
         known = {item.name for item in fields(cls)}
         if "config" not in record or not record.keys() <= known:
@@ -168,7 +172,7 @@ class Training:
 def apply_changes(config: Config, changes: Changes) -> Config:
     """The configuration with changes; an option that only other methods have does not concern it."""
     from oni.recipes.methods import METHODS
-    from oni.recipes.training import overrides
+    from oni.recipes.run_files import overrides
 
     every_option = {option for method in METHODS.values() for option in method.options}
     method = changes.get("method", config.method)
@@ -254,11 +258,19 @@ TOP5 = "test_top5_error"
 """Recorded where there are enough classes."""
 
 
-def measure(training: Training, setting: Setting, *, keep: Sequence[str] = ()) -> dict[str, Any]:
-    """Choose and train, or read what was trained: curves by epoch, what was tried, and of what was watched ``keep``."""
-    tried = [train(config, setting) for config in training.trials()]
+def measure(
+    training: Training, setting: Setting, *, keep: Sequence[str] = (), watchers: BuildWatchers | None = None
+) -> dict[str, Any]:
+    """Choose and train, or read what was trained: curves by epoch, and what was tried.
+
+    Args:
+        training, setting: what, and where.
+        keep: what to return of all that was watched.
+        watchers: builds the functions that watch, if not as `oni.recipes.training.watch` does.
+    """
+    tried = [train(config, setting, watchers) for config in training.trials()]
     chosen, errors = choose(training.search, tried)
-    result = train(training.with_choice(chosen), setting)
+    result = train(training.with_choice(chosen), setting, watchers)
     return {**read_result(result, keep), **describe_choice(training.search, chosen, errors)}
 
 
@@ -298,7 +310,7 @@ def read_cost(result: Result) -> dict[str, Any]:
     }
 
 
-def train(config: Config, setting: Setting) -> Result:
+def train(config: Config, setting: Setting, watchers: BuildWatchers | None = None) -> Result:
     """Train, or read what was trained."""
     from oni.recipes.training import run
     from oni.recipes.training.watch import build_watchers
@@ -309,7 +321,7 @@ def train(config: Config, setting: Setting) -> Result:
         setting.runs,
         data=dataset,
         hardware=setting.hardware,
-        watch=build_watchers(config, dataset) if config.watch else None,
+        watch=(watchers or build_watchers)(config, dataset) if config.watch else None,
         progress=setting.reporter or setting.progress,
         resume=setting.resume,
     )

@@ -1,4 +1,4 @@
-"""What is chosen for a run on held-out samples: the candidates, how they are judged, and the choice in words."""
+"""The search for a learning rate, and for what else is chosen with it: short runs, judged by held-out samples."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from oni.recipes.training.run import Result
 
-__all__ = ["Changes", "Search", "choose", "describe_choice", "format_changes", "share_at"]
+__all__ = ["HELD_OUT", "Changes", "Search", "choose", "describe_choice", "format_changes", "share_at"]
 
 Changes = Mapping[str, Any]
 """Keys of a configuration, such as ``method_options.steps``, and their values."""
+HELD_OUT = 5000
+"""Training samples that are held out to choose by."""
 
 
 @dataclass(frozen=True)

@@ -11,18 +11,17 @@ from typing import TYPE_CHECKING, Any
 
 from oni.recipes.data.datasets import load_dataset
 from oni.recipes.experiments.texts import format_override
+from oni.recipes.grid.jobs import Engine
+from oni.recipes.run_files.overrides import read_changes
 from oni.recipes.training.devices import Hardware
-from oni.recipes.training.grid import Engine
-from oni.recipes.training.overrides import read_changes
 
 if TYPE_CHECKING:
     from oni.recipes.data.images import Dataset
-    from oni.recipes.experiments.experiment import Experiment
     from oni.recipes.metrics.extractors import Extractor
-    from oni.recipes.training.config import Config
-    from oni.recipes.training.progress import Reporter
+    from oni.recipes.progress.reporters import Reporter
+    from oni.recipes.run_files.config import Config
 
-__all__ = ["Setting", "check_overrides", "make_setting", "read_overrides"]
+__all__ = ["Setting", "make_setting", "read_overrides"]
 
 REFUSED = {"seed": "pass --seed", "watch": "an experiment watches what it needs"}
 
@@ -187,10 +186,3 @@ def read_overrides(words: Sequence[str]) -> dict[str, Any]:
         except ValueError:
             overrides[key] = text
     return overrides
-
-
-def check_overrides(experiment: Experiment, overrides: Mapping[str, Any]) -> None:
-    """Refuse to override what the experiment itself varies."""
-    for key in overrides:
-        if key in experiment.sweeps:
-            raise ValueError(f"{key} can't be overridden for {experiment.id}, which {experiment.sweeps[key]}")

@@ -7,12 +7,13 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from oni.recipes.data.batches import Part, split
+from oni.recipes.data.batches import Part
 from oni.recipes.data.images import Dataset
 from oni.recipes.metrics.extractors import Extractor
 from oni.recipes.networks.registry import find_output_layer
+from oni.recipes.run_files.trained import TrainedRun, digest_weights
 from oni.recipes.tasks.classification import build_network, input_dtype
-from oni.recipes.training.trained import TrainedRun, digest_weights
+from oni.recipes.training.parts import split
 
 __all__ = ["load_classifier", "read_classifier"]
 

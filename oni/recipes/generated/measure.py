@@ -20,9 +20,9 @@ from oni.recipes.metrics.extractors import Extractor
 from oni.recipes.metrics.frechet import TooFewSamples, frechet_distance
 from oni.recipes.metrics.inception_score import class_score
 from oni.recipes.metrics.kernel import kernel_distance
+from oni.recipes.run_files.run_folder import RunFolder, lock_folder
+from oni.recipes.run_files.trained import TrainedRun
 from oni.recipes.tasks.gan import resize
-from oni.recipes.training.run_folder import RunFolder, lock_folder
-from oni.recipes.training.trained import TrainedRun
 
 __all__ = ["FILE", "NAMES", "Sampling", "measure_run", "read_measured", "real_features"]
 

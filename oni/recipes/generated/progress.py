@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from oni.recipes.training.progress import Reporter
+from oni.recipes.progress.reporters import Reporter
 
 __all__ = ["watch_images"]
 

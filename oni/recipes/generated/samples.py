@@ -9,10 +9,10 @@ from torch import Tensor
 
 from oni.files import check_writable, write_atomically
 from oni.names import unknown_name
+from oni.recipes.run_files.trained import TrainedRun, digest_weights
 from oni.recipes.sheets import to_bytes, write_sheet
 from oni.recipes.tasks.gan import fixed_noise, name_kept
 from oni.recipes.tasks.gan_setup import build_gan
-from oni.recipes.training.trained import TrainedRun, digest_weights
 
 __all__ = ["MODES", "TrainedGenerator", "draw_sheet"]
 

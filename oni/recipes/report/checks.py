@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from oni import files
-from oni.recipes.training.run_folder import FORMAT
+from oni.recipes.run_files.run_folder import FORMAT
 
 __all__ = ["REMEDY", "check_format", "check_type", "read_epochs", "read_json", "read_numbers", "read_watched"]
 

@@ -10,7 +10,6 @@ from typing import Any
 
 from oni.names import unknown_name
 from oni.recipes.charts.chart import Chart
-from oni.recipes.charts.record import TrainingRecord
 from oni.recipes.experiments.experiment import Comparison, Experiment
 from oni.recipes.experiments.record import RESULTS, RUNS, read_results
 from oni.recipes.experiments.registry import MODULES, PAPER, load_experiment, paper_order
@@ -25,6 +24,7 @@ from oni.recipes.report.checks import (
     read_watched,
 )
 from oni.recipes.report.verdicts import KINDS, VERDICTS, read_claim
+from oni.recipes.run_files.recorded import TrainingRecord
 
 __all__ = ["RecordedExperiment", "RecordedRun", "read_sources"]
 

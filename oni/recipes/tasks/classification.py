@@ -14,13 +14,14 @@ from torch.optim import Optimizer
 
 from oni.models.cache import cached
 from oni.models.init_scale import init_scale
-from oni.recipes.data.batches import Part, shuffle_indices, split
+from oni.recipes.data.batches import Part, shuffle_indices
 from oni.recipes.data.images import Dataset, InMemory
 from oni.recipes.methods import apply, extra_loss
 from oni.recipes.networks.registry import construct_network, find_plain_layers
 from oni.recipes.own import is_own
-from oni.recipes.training.config import Config
+from oni.recipes.run_files.config import Config
 from oni.recipes.training.optimizer import build_optimizer, learning_rate_at, set_learning_rate
+from oni.recipes.training.parts import split
 from oni.recipes.training.task import Task
 from oni.recipes.training.totals import Totals
 

@@ -43,15 +43,16 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.optim import Optimizer
 
-from oni.recipes.data.batches import seeded_generator, shuffle_indices, split
+from oni.recipes.data.batches import seeded_generator, shuffle_indices
 from oni.recipes.data.images import Dataset
 from oni.recipes.metrics.features import RandomFeatures, extract
 from oni.recipes.networks.gan import IMAGE_SIZE
+from oni.recipes.run_files.config import Config
 from oni.recipes.sheets import to_bytes, write_sheet
 from oni.recipes.tasks.gan_losses import LOSSES
 from oni.recipes.tasks.gan_setup import build_gan, check_fields, check_task_options, method_loss
-from oni.recipes.training.config import Config
 from oni.recipes.training.optimizer import build_optimizer, learning_rate_at, set_learning_rate
+from oni.recipes.training.parts import split
 from oni.recipes.training.task import Task
 
 __all__ = ["SHEET", "GANTraining", "fixed_noise", "kept_updates", "name_kept", "resize"]

@@ -13,8 +13,8 @@ from oni.recipes.methods import METHODS, apply, extra_loss
 from oni.recipes.metrics.features import RandomFeatures
 from oni.recipes.networks.gan import GAN, image_layers
 from oni.recipes.networks.registry import construct_network, find_output_layer
+from oni.recipes.run_files.config import Config
 from oni.recipes.tasks.gan_losses import LOSSES
-from oni.recipes.training.config import Config
 
 __all__ = ["build_gan", "check_fields", "check_task_options", "method_loss"]
 

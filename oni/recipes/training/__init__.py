@@ -1,1 +1,1 @@
-"""The engine: runs, checkpoints, progress; it knows named metrics and nothing else."""
+"""The engine: it trains a task step by step, and knows named metrics and nothing else."""

@@ -15,7 +15,7 @@ from torch import nn
 
 from oni.names import unknown_name
 from oni.recipes.data.batches import Unreadable
-from oni.recipes.training.run_folder import Busy
+from oni.recipes.run_files.run_folder import Busy
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric

@@ -5,23 +5,25 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import nn
 
+from oni.recipes.progress.reporters import Reporter
+from oni.recipes.progress.tensorboard import EventWriter
+from oni.recipes.run_files.run_folder import CHECKPOINT_FORMAT, FORMAT, RunFolder
+from oni.recipes.run_files.snapshot import load_random_state, random_state
 from oni.recipes.training.interruption import Interrupted, Stop, how_to_continue
-from oni.recipes.training.progress import Reporter
-from oni.recipes.training.run_folder import CHECKPOINT_FORMAT, FORMAT, RunFolder
-from oni.recipes.training.snapshot import load_random_state, random_state
 from oni.recipes.training.task import Task
-from oni.recipes.training.tensorboard import EventWriter
 from oni.recipes.training.totals import sum_over_processes
-from oni.recipes.training.watch import Watch
 
-__all__ = ["Loop", "Saving"]
+__all__ = ["Loop", "Saving", "Watch"]
+
+Watch = Callable[[int, nn.Module], Any]
+"""Called with the number of steps done and the model."""
 
 LOOK_EVERY = 20
 """Steps between two looks at the loss, and at the clock and signals of other processes: on a GPU a look waits."""

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
-from oni.recipes.training.config import Config
+from oni.recipes.run_files.config import Config
 
 __all__ = ["build_optimizer", "learning_rate_at", "parameter_groups", "set_learning_rate"]
 

@@ -1,7 +1,7 @@
 """Train one configuration, once: what is finished is not trained again, what was cut off continues bit for bit.
 
 >>> from tempfile import TemporaryDirectory
->>> from oni.recipes.training.config import Config
+>>> from oni.recipes.run_files.config import Config
 >>> config = Config(data="fashion-mnist-sample", network_options={"depth": 1, "width": 8}, epochs=1, samples=512)
 >>> with TemporaryDirectory() as out:
 ...     first = train(config, out, progress="none")
@@ -26,15 +26,14 @@ import torch
 from oni.machine import code_version, machine, versions
 from oni.recipes.data.datasets import is_official, load_dataset
 from oni.recipes.data.images import Dataset
-from oni.recipes.tasks.registry import load_task
-from oni.recipes.training.config import Config
+from oni.recipes.progress.reporters import Reporter, Silent, make_reporter
+from oni.recipes.run_files.config import Config
+from oni.recipes.run_files.own_code import REGISTRIES, source_sha256
+from oni.recipes.run_files.run_folder import FORMAT, RunFolder, Unfinished
+from oni.recipes.task_registry import load_task
 from oni.recipes.training.devices import Hardware, launch_fabric, on_first_process, print_errors_once
 from oni.recipes.training.interruption import Interrupted, catch_signals
-from oni.recipes.training.loop import Loop, Saving
-from oni.recipes.training.own_code import REGISTRIES, source_sha256
-from oni.recipes.training.progress import Reporter, Silent, make_reporter
-from oni.recipes.training.run_folder import FORMAT, RunFolder, Unfinished
-from oni.recipes.training.watch import Watch
+from oni.recipes.training.loop import Loop, Saving, Watch
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
@@ -100,7 +99,7 @@ def train(
             evaluation mode, once before training and after each step, or after those in its attribute ``steps``). What
             it returns other than ``None`` must be plain JSON values and is recorded. After an interruption, steps since
             the checkpoint are seen again.
-        progress: a reporter, or the name of one, see :func:`oni.recipes.training.progress.make_reporter`. Nothing is
+        progress: a reporter, or the name of one, see :func:`oni.recipes.progress.reporters.make_reporter`. Nothing is
             reported before the run is known to be this process's own.
         resume: continue what was interrupted; otherwise that is an error.
         checkpoint_seconds, checkpoint_steps: how often to save.

@@ -20,8 +20,8 @@ from torch.optim import Optimizer
 from oni.models.proxied import find_orthogonal
 from oni.models.share import share
 from oni.recipes.data.images import Dataset
-from oni.recipes.training.config import Config
-from oni.recipes.training.snapshot import gather_shards, load_model, load_optimizer
+from oni.recipes.run_files.config import Config
+from oni.recipes.run_files.snapshot import gather_shards, load_model, load_optimizer
 from oni.recipes.training.totals import Totals
 
 if TYPE_CHECKING:

@@ -1,10 +1,10 @@
-"""What is looked at while a network trains: signals, the spectra of weights, and which radii are certified."""
+"""Functions that watch a network while it trains: signals, the spectra of weights, and which radii are certified."""
 
 from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -19,26 +19,20 @@ from oni.diagnostics.lipschitz import lipschitz_bound
 from oni.diagnostics.signal import signal
 from oni.diagnostics.spectrum import spectrum
 from oni.nn.parametrization import FromProxy
-from oni.recipes.data.batches import Part, split
+from oni.recipes.data.batches import Part
 from oni.recipes.data.images import Dataset
 from oni.recipes.methods import plain
-from oni.recipes.training.config import Config
+from oni.recipes.run_files.config import Config
+from oni.recipes.training.loop import Watch
+from oni.recipes.training.parts import split
 
-__all__ = ["CERTIFIED", "SPECTRUM_AT", "SPECTRUM_OF", "WATCHED", "WATCHERS", "Watch", "Watcher", "build_watchers"]
+__all__ = ["CERTIFIED", "WATCHERS", "Watcher", "build_watchers"]
 
-Watch = Callable[[int, nn.Module], Any]
-"""Called with the number of steps done and the model."""
-WATCHED = ("signal", "spectrum")
-"""What the figures of the paper look at."""
 CERTIFIED = "certified"
 """At the end: the share of the held-out images, or else of the test images, with a certificate, over the radius."""
-WATCHERS = (*WATCHED, CERTIFIED)
+WATCHERS = ("signal", "spectrum", CERTIFIED)
 RADII = sorted([*(step / 20 for step in range(41)), 36 / 255, 72 / 255, 108 / 255])
 """In units of pixels that go from 0 to 1: 0 to 2, and those that are usual for CIFAR-10."""
-SPECTRUM_AT = 200
-"""The step at which the paper looks at weights."""
-SPECTRUM_OF = (1, 5)
-"""Which layers it looks at, counted from 1."""
 
 
 @dataclass(frozen=True)
@@ -52,8 +46,18 @@ class Watcher:
         return self.function(model) if step in self.steps else None
 
 
-def build_watchers(config: Config, dataset: Dataset) -> dict[str, Watch]:
-    """What a run watches: signal at the start and at the end, spectra also after 200 steps, certificates at the end."""
+def build_watchers(
+    config: Config, dataset: Dataset, *, step: int | None = None, layers: Collection[int] | None = None
+) -> dict[str, Watch]:
+    """The functions that a configuration names.
+
+    ``signal`` is recorded at the start and at the end, ``certified`` at the end.
+
+    Args:
+        config, dataset: of the run.
+        step: ``spectrum`` is recorded at the start and at the end, and after so many steps if there are as many.
+        layers: of which linear layers, counted from 1; all by default.
+    """
     dtype = torch.float64 if config.precision == "64-true" else torch.float32
     parts = split(dataset, replace(config, watch=()), torch.device("cpu"), dtype)
     train = parts.train
@@ -70,16 +74,16 @@ def build_watchers(config: Config, dataset: Dataset) -> dict[str, Watch]:
         }
 
     def watch_spectrum(model: nn.Module) -> Any:
-        layers = [module for module in model.modules() if isinstance(module, nn.Linear)]
+        linear = [module for module in model.modules() if isinstance(module, nn.Linear)]
         return {
             str(number): [round_digits(value) for value in spectrum(unscaled_weight(layer)).tolist()]
-            for number, layer in enumerate(layers, 1)
-            if number in SPECTRUM_OF
+            for number, layer in enumerate(linear, 1)
+            if layers is None or number in layers
         }
 
     watchers: dict[str, Watch] = {
         "signal": Watcher(watch_signal, frozenset({0, last})),
-        "spectrum": Watcher(watch_spectrum, frozenset({0, min(SPECTRUM_AT, last), last})),
+        "spectrum": Watcher(watch_spectrum, frozenset({0, min(step or 0, last), last})),
         CERTIFIED: Watcher(partial(certify, part=parts.validation or parts.test), frozenset({last})),
     }
     return {name: watchers[name] for name in config.watch}

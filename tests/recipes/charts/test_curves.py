@@ -1,8 +1,8 @@
 import pytest
 
 from oni.recipes.charts.curves import error_chart, error_charts, metric_chart, signal_chart, spectrum_chart, sweep_chart
-from oni.recipes.charts.record import TrainingRecord, read_record
 from oni.recipes.experiments.experiment import Run
+from oni.recipes.run_files.recorded import TrainingRecord, read_record
 
 
 def record(train=(), test=(), epochs=None, **watched):

@@ -8,10 +8,10 @@ import torch.nn.functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from oni.recipes.data.augment import PADDING, Share, augment, crop, crop_together, flip, flip_half, random_integers
-from oni.recipes.data.batches import split
-from oni.recipes.data.datasets import DATASETS, Entry
+from oni.recipes.data.datasets import DATASETS, RegisteredDataset
 from oni.recipes.data.images import Images, Samples
-from oni.recipes.training.config import Config
+from oni.recipes.run_files.config import Config
+from oni.recipes.training.parts import split
 from oni.recipes.training.run import train
 
 CPU = torch.device("cpu")
@@ -115,7 +115,7 @@ def test_shares_of_processes(dataset):
 
 
 def test_a_streamed_run(tmp_path, monkeypatch):
-    monkeypatch.setitem(DATASETS, "streamed", Entry(lambda folder: StreamedDataset()))
+    monkeypatch.setitem(DATASETS, "streamed", RegisteredDataset(lambda folder: StreamedDataset()))
     config = replace(CONFIG, data="streamed", method="plain", method_options={}, precision="64-true")
     result = train(config, tmp_path, progress="none")
     assert result.metrics["status"] == "finished"

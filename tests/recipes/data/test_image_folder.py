@@ -15,13 +15,14 @@ import torch
 from PIL import Image
 
 from oni.recipes.data import folder_index
-from oni.recipes.data.batches import Unreadable, split
+from oni.recipes.data.batches import Unreadable
 from oni.recipes.data.datasets import load_dataset
 from oni.recipes.data.decode import CannotDecode, centre_box, decode, random_box
 from oni.recipes.data.folder_index import Files, Index, load_index
-from oni.recipes.data.generated_folder import write_folder
 from oni.recipes.data.image_folder import load
-from oni.recipes.training.config import Config
+from oni.recipes.data.tiny_folder import write_folder
+from oni.recipes.run_files.config import Config
+from oni.recipes.training.parts import split
 
 CPU = torch.device("cpu")
 GENERATOR = numpy.random.default_rng(0)

@@ -128,9 +128,9 @@ def test_what_the_study_sweeps_is_refused():
 
 
 def test_certify_is_the_share_of_radii_above():
-    from oni.recipes.data.batches import split
     from oni.recipes.data.datasets import load_dataset
-    from oni.recipes.training.config import Config
+    from oni.recipes.run_files.config import Config
+    from oni.recipes.training.parts import split
 
     config = Config(data="fashion-mnist-sample", normalise="mean-std")
     part = split(load_dataset("fashion-mnist-sample"), config, torch.device("cpu"), torch.float32).test

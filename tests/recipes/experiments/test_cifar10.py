@@ -8,7 +8,6 @@ from oni.cli import main
 from oni.recipes.experiments.cifar10 import fig7b, figA4, figA5, table1, table2
 from oni.recipes.experiments.cifar10.family import find_network, groups_of, name_network
 from oni.recipes.experiments.experiment import Results, Run
-from oni.recipes.experiments.setting import check_overrides
 from oni.recipes.reproduce import is_chosen
 from oni.recipes.tasks.classification import build_network
 
@@ -215,12 +214,12 @@ def test_the_variants_that_the_texts_name_can_be_chosen():
     }
     for experiment in (table1.EXPERIMENT, table2.EXPERIMENT):
         assert all(key in experiment.choices for key in variants)
-        check_overrides(experiment, variants)
+        experiment.check_overrides(variants)
         for run in experiment.planned("paper"):
             for config in (run.override(variants).config, *run.override(variants).trials()):
                 assert (config.reset_momentum, config.drops, config.nesterov) == (True, (79, 119), True)
     assert "network_options.frozen_bias=true" in table1.EXPERIMENT.choices
-    check_overrides(table1.EXPERIMENT, {"network_options.frozen_bias": True})
+    table1.EXPERIMENT.check_overrides({"network_options.frozen_bias": True})
 
 
 # The command.

@@ -10,7 +10,7 @@ from oni.recipes.experiments.errors import COST_COLUMNS, errors_at, summarise_co
 from oni.recipes.experiments.experiment import Results, Run
 from oni.recipes.experiments.runs import Training, measure, read_cost
 from oni.recipes.experiments.setting import Setting
-from oni.recipes.training.config import Config
+from oni.recipes.run_files.config import Config
 from oni.recipes.training.run import train
 
 NAMES = ("steps", "seconds", "threads")

@@ -8,8 +8,8 @@ from oni.cli import main
 from oni.recipes.experiments.experiment import Results, Run
 from oni.recipes.experiments.imagenet import fig7c, memory, table3, table4, table5
 from oni.recipes.experiments.imagenet.memory import estimate_memory
+from oni.recipes.run_files.config import Config
 from oni.recipes.tasks.classification import build_network
-from oni.recipes.training.config import Config
 
 EXPERIMENTS = {module.EXPERIMENT.id: module.EXPERIMENT for module in (table3, table4, table5, fig7c)}
 

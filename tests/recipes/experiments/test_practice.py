@@ -8,7 +8,6 @@ from oni.recipes.experiments.experiment import Results, Run
 from oni.recipes.experiments.fashion_mnist import practice
 from oni.recipes.experiments.fashion_mnist.step_times import StepTimes, time_steps
 from oni.recipes.experiments.fashion_mnist.trials import BATCH_NORM, HE, ONI, best_trials, find_longer, make_rows
-from oni.recipes.experiments.setting import check_overrides
 
 EXPERIMENT = practice.EXPERIMENT
 TIMES = {
@@ -186,7 +185,7 @@ def test_table_and_charts():
 @pytest.mark.parametrize("key", ["learning_rate", "method", "network_options.depth", "method_options.steps"])
 def test_what_it_sweeps_is_refused(key):
     with pytest.raises(ValueError, match=f"{key} can't be overridden for practice, which "):
-        check_overrides(EXPERIMENT, {key: 1})
+        EXPERIMENT.check_overrides({key: 1})
 
 
 def test_steps_are_timed_in_turns():

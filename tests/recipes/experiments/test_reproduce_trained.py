@@ -11,7 +11,7 @@ from oni.recipes.experiments.experiment import Claim, Comparison, Experiment
 from oni.recipes.experiments.registry import MODULES, load_all, load_experiment
 from oni.recipes.experiments.runs import Row, plan_rows
 from oni.recipes.experiments.verdicts import Kind
-from oni.recipes.training.config import Config
+from oni.recipes.run_files.config import Config
 
 CONFIG = Config(
     data="fashion-mnist-sample",

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from oni.recipes.experiments.fashion_mnist.family import measure_watched
 from oni.recipes.experiments.run_costs import estimate_cost
 from oni.recipes.experiments.runs import (
     Row,
@@ -21,8 +22,8 @@ from oni.recipes.experiments.runs import (
 )
 from oni.recipes.experiments.search import Search, choose, format_changes
 from oni.recipes.experiments.setting import Setting
+from oni.recipes.run_files.config import Config
 from oni.recipes.training import run as training_run
-from oni.recipes.training.config import Config
 
 RESULTS = Path(__file__).parents[3] / "results"
 CONFIG = Config(
@@ -293,8 +294,8 @@ def test_a_run_of_which_no_rate_trains_shows_that(tmp_path):
 def test_what_is_watched_is_kept_if_asked_for(tmp_path):
     training = Training("mlp", replace(CONFIG, watch=("spectrum", "signal")))
     setting = Setting(tmp_path, progress="none")
-    assert measure(training, setting).keys().isdisjoint({"spectrum", "signal"})
-    kept = measure(training, setting, keep=["signal"])
+    assert measure_watched(training, setting).keys().isdisjoint({"spectrum", "signal"})
+    kept = measure_watched(training, setting, keep=["signal"])
     assert "spectrum" not in kept
     assert sorted(kept["signal"]) == [0, training.steps]
 

@@ -15,8 +15,8 @@ from oni.recipes.generated.classifier import load_classifier
 from oni.recipes.generated.measure import FILE, Sampling, measure_run, read_measured
 from oni.recipes.generated.samples import TrainedGenerator
 from oni.recipes.metrics.extractors import Extractor
+from oni.recipes.run_files.config import Config
 from oni.recipes.tasks.gan import kept_updates
-from oni.recipes.training.config import Config
 from oni.recipes.training.run import train
 
 GENERATOR = torch.Generator().manual_seed(0)

@@ -8,8 +8,8 @@ from oni.nn.parametrization import FromProxy
 from oni.recipes.networks.registry import NETWORKS, find_plain_layers
 from oni.recipes.networks.resnet_imagenet import resnet18, resnet50, resnet101
 from oni.recipes.networks.vgg16 import VGG16
+from oni.recipes.run_files.config import Config
 from oni.recipes.tasks.classification import build_network
-from oni.recipes.training.config import Config
 
 # The state dicts that torchvision's models/vgg.py and models/resnet.py build; read_keys adds biases and statistics.
 VGG16_KEYS = """

@@ -7,7 +7,7 @@ import pytest
 from oni.cli import main
 from oni.recipes.report.sources import read_sources
 from oni.recipes.report.write import write_report
-from oni.recipes.training.config import Config
+from oni.recipes.run_files.config import Config
 from oni.recipes.training.run import train
 
 

@@ -13,11 +13,12 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from oni.recipes.data.batches import shuffle_indices, split
+from oni.recipes.data.batches import shuffle_indices
 from oni.recipes.data.images import Images
-from oni.recipes.tasks.registry import TASKS, Entry
-from oni.recipes.training.config import Config
+from oni.recipes.run_files.config import Config
+from oni.recipes.task_registry import TASKS, RegisteredTask
 from oni.recipes.training.devices import Hardware
+from oni.recipes.training.parts import split
 from oni.recipes.training.run import train
 from oni.recipes.training.task import Task
 
@@ -96,7 +97,7 @@ class ToyGAN(Task):
         return {**self.totals.means(), "fake_mean": float(fake.mean())}
 
 
-TASKS["toy-gan"] = Entry(ToyGAN, {"d_steps": 2, "dropout": 0.5})
+TASKS["toy-gan"] = RegisteredTask(ToyGAN, {"d_steps": 2, "dropout": 0.5})
 
 
 def make_images():

@@ -6,12 +6,12 @@ import pytest
 import torch
 from torch import nn
 
-from oni.recipes.data.generated import make_images
+from oni.recipes.data.tiny_images import make_images
 from oni.recipes.networks.mlp import MLP
 from oni.recipes.networks.resnet_cifar import ResNetCIFAR
 from oni.recipes.networks.vgg import VGG
+from oni.recipes.run_files.config import Config
 from oni.recipes.tasks.classification import Classification, choose_memory_format
-from oni.recipes.training.config import Config
 from oni.recipes.training.devices import Hardware, launch_fabric
 from oni.recipes.training.run import train
 

@@ -17,14 +17,14 @@ import oni
 import oni.models.cache
 from oni.cli import main
 from oni.recipes.data.images import Images
+from oni.recipes.run_files.config import Config
+from oni.recipes.run_files.run_folder import RunFolder
 from oni.recipes.sheets import to_bytes, write_sheet
 from oni.recipes.tasks.gan import GANTraining
 from oni.recipes.tasks.gan_losses import LOSSES
 from oni.recipes.tasks.gan_setup import build_gan
-from oni.recipes.training.config import Config
 from oni.recipes.training.devices import Hardware, launch_fabric
 from oni.recipes.training.run import train
-from oni.recipes.training.run_folder import RunFolder
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "gan.yaml"
 ONI = {"method": "oni-ns", "method_options": {"steps": 2, "learn_scale": False}}

@@ -16,14 +16,14 @@ from torch.testing import assert_close
 
 from oni.cli import main
 from oni.recipes.data.datasets import load_dataset
-from oni.recipes.data.generated_folder import write_folder
 from oni.recipes.data.image_folder import load
+from oni.recipes.data.tiny_folder import write_folder
+from oni.recipes.run_files.config import Config
+from oni.recipes.run_files.overrides import apply_changes
+from oni.recipes.run_files.run_folder import RunFolder
 from oni.recipes.tasks.classification import Classification, build_network
-from oni.recipes.training.config import Config
 from oni.recipes.training.devices import Hardware, launch_fabric
-from oni.recipes.training.overrides import apply_changes
 from oni.recipes.training.run import find_result, train
-from oni.recipes.training.run_folder import RunFolder
 
 CONFIG = Config(
     data="generated-folder",

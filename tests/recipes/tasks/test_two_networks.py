@@ -12,9 +12,9 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from oni.recipes.tasks.registry import TASKS
+from oni.recipes.run_files.run_folder import RunFolder
+from oni.recipes.task_registry import TASKS
 from oni.recipes.training.run import find_result
-from oni.recipes.training.run_folder import RunFolder
 
 WORKER = Path(__file__).with_name("gan_worker.py")
 spec = importlib.util.spec_from_file_location("gan_worker", WORKER)

@@ -14,8 +14,10 @@ import pytest
 from oni.cli import main
 from oni.recipes import reproduce
 from oni.recipes.experiments.fashion_mnist.family import PRESETS
-from oni.recipes.training import grid
-from oni.recipes.training.run_folder import Busy
+from oni.recipes.grid import local
+from oni.recipes.grid.jobs import Engine, Job
+from oni.recipes.grid.run_jobs import run_jobs
+from oni.recipes.run_files.run_folder import Busy
 
 SMALL = ["network_options.depth=2", "network_options.width=32", "samples=256", "epochs=1", "batch_size=64"]
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore", "PYTHONUNBUFFERED": "1"}
@@ -184,7 +186,7 @@ def test_what_another_process_trains_comes_later(run, tmp_path, monkeypatch):
 
 
 def test_waiting_for_another_process_is_said_once(monkeypatch, capsys):
-    monkeypatch.setattr(grid, "POLL_SECONDS", 0)
+    monkeypatch.setattr(local, "POLL_SECONDS", 0)
     left = {"first": 5, "second": 3}
 
     def make_job(name):
@@ -194,12 +196,12 @@ def test_waiting_for_another_process_is_said_once(monkeypatch, capsys):
                 raise Busy(11, "another process is training this run", "somewhere")
             return name
 
-        return grid.Job(name, train)
+        return Job(name, train)
 
-    done = grid.run_jobs(
+    done = run_jobs(
         [make_job("first"), make_job("second")],
         "fig0",
-        engine=grid.Engine(),
+        engine=Engine(),
         progress="lines",
         folder=Path(),
         accelerator="cpu",
@@ -213,7 +215,7 @@ def test_a_full_disk(run, tmp_path, monkeypatch):
     def full(*_):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("oni.recipes.training.run_folder.os.fsync", full)
+    monkeypatch.setattr("oni.recipes.run_files.run_folder.os.fsync", full)
     code, out, err = run("figA2", *SMALL, "--preset", "smoke", "--out", tmp_path)
     assert (code, out) == (74, "")
     assert "No space left on device (there was no checkpoint yet)" in err.splitlines()[-1]

@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from oni.recipes.tasks.registry import TASKS, Entry
-from oni.recipes.training.config import Config
-from oni.recipes.training.overrides import apply_changes, read_changes
+from oni.recipes.run_files.config import Config
+from oni.recipes.run_files.overrides import apply_changes, read_changes
+from oni.recipes.task_registry import TASKS, RegisteredTask
 
 PLAIN = Config(
     data="fashion-mnist-sample", method="plain", network_options={"depth": 3}, learning_rate=0.5, drops=(1, 2), seed=7
@@ -54,7 +54,7 @@ def test_equal_configurations_are_one():
 
 
 def test_every_field_is_in_the_hash(monkeypatch):
-    monkeypatch.setitem(TASKS, "other", Entry("nowhere:Task", {"d_steps": 1}))
+    monkeypatch.setitem(TASKS, "other", RegisteredTask("nowhere:Task", {"d_steps": 1}))
     others = {
         "data": "fashion-mnist", "network_options": {"depth": 4}, "method": "xavier", "change_output": True,
         "optimizer": "adam", "learning_rate": 0.25, "momentum": 0.5, "weight_decay": 0.1, "batch_size": 1, "epochs": 3,

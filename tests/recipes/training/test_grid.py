@@ -16,9 +16,9 @@ import torch
 from oni.cli import main
 from oni.errors import make_install_command
 from oni.recipes.experiments.record import RUNS
-from oni.recipes.training import grid, ray_grid
+from oni.recipes.grid import jobs, ray_grid
+from oni.recipes.progress.overall import Overall
 from oni.recipes.training.interruption import Interrupted
-from oni.recipes.training.overall import Overall
 
 FOUR = ["figA2", "--preset", "smoke", "network_options.width=16", "network_options.depth=3"]
 TWO = [*FOUR, "--only", "*Z orthogonal*", "samples=64", "batch_size=4", "epochs=40"]
@@ -110,7 +110,7 @@ def test_ray(run, tmp_path, monkeypatch, assert_equal_states):
                 return folder
 
     # One start of Ray for everything, as it takes seconds; without it, each command would start its own.
-    with ray_grid.connect(grid.Engine("ray"), Overall("tests", 0, "none")):
+    with ray_grid.connect(jobs.Engine("ray"), Overall("tests", 0, "none")):
         code, _, err = run(*FOUR, "--engine", "ray", "--out", tmp_path / "four", "--plain")
         assert code == 0, err
         assert [line.split(":")[0] for line in err.splitlines() if "figA2" in line] == [
@@ -189,7 +189,7 @@ def test_ray(run, tmp_path, monkeypatch, assert_equal_states):
     ],
 )
 def test_mistakes_are_one_line(run, tmp_path, monkeypatch, options, message):
-    monkeypatch.setattr(grid, "find_spec", lambda name: name)  # as if it were installed
+    monkeypatch.setattr(jobs, "find_spec", lambda name: name)  # as if it were installed
     if "--address" in options and "--engine" in options:
         pytest.importorskip("ray", reason="whether a cluster answers is asked when ray is loaded")
     code, out, err = run(*FOUR, *options, "--out", tmp_path, "--json")
@@ -199,14 +199,14 @@ def test_mistakes_are_one_line(run, tmp_path, monkeypatch, options, message):
 
 
 def test_without_ray(run, tmp_path, monkeypatch):
-    monkeypatch.setattr(grid, "find_spec", lambda name: None)
+    monkeypatch.setattr(jobs, "find_spec", lambda name: None)
     code, out, err = run(*FOUR, "--engine", "ray", "--out", tmp_path)
     assert (code, out) == (2, "")
     assert err == f"oni: --engine ray needs Ray, which is not installed: {make_install_command('ray')}\n"
 
 
 def test_nothing_to_train(run, tmp_path, monkeypatch):
-    monkeypatch.setattr(grid, "find_spec", lambda name: name)
+    monkeypatch.setattr(jobs, "find_spec", lambda name: name)
     code, _, err = run("fig2", "--engine", "ray", "--out", tmp_path)
     assert (code, err) == (2, "oni: fig2 trains nothing, so --engine is of no use; leave it out\n")
 
@@ -219,6 +219,6 @@ def test_what_is_said_when_stopped(monkeypatch, tmp_path, resumes, again):
     remote = SimpleNamespace(remote=lambda *_: None)
     monkeypatch.setitem(sys.modules, "ray", SimpleNamespace(remote=lambda **_: lambda _: remote))
     monkeypatch.setattr(ray_grid, "catch_signals", lambda: nullcontext(SimpleNamespace(asked=True)))
-    job = grid.Job("a run", lambda attempt: None)
+    job = jobs.Job("a run", lambda attempt: None)
     with pytest.raises(Interrupted, match=f"^stopped; {again} continue$"):
         ray_grid.Grid([job], [None], None, tmp_path, 1, 0.0, resumes=resumes).train()

@@ -6,9 +6,9 @@ from contextlib import contextmanager
 import pytest
 from rich.console import Console
 
-from oni.recipes.training import progress
-from oni.recipes.training.overall import Estimate, Overall
-from oni.recipes.training.progress import Bar
+from oni.recipes.progress import reporters
+from oni.recipes.progress.overall import Estimate, Overall
+from oni.recipes.progress.reporters import Bar
 
 NAME = "resnet-cifar-centred-wn-lr0.05-seed12-0123456789ab"
 
@@ -16,7 +16,7 @@ NAME = "resnet-cifar-centred-wn-lr0.05-seed12-0123456789ab"
 @contextmanager
 def terminal(monkeypatch, width):
     screen = Console(file=io.StringIO(), width=width, force_terminal=True, color_system=None, legacy_windows=False)
-    monkeypatch.setattr(progress, "console", lambda **_: screen)
+    monkeypatch.setattr(reporters, "console", lambda **_: screen)
     yield screen
 
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from torch.testing import assert_close
 
-from oni.recipes.training.overrides import apply_changes
+from oni.recipes.run_files.overrides import apply_changes
+from oni.recipes.run_files.run_folder import RunFolder
 from oni.recipes.training.run import find_result, train
-from oni.recipes.training.run_folder import RunFolder
 
 WORKER = Path(__file__).with_name("train_worker.py")
 spec = importlib.util.spec_from_file_location("train_worker", WORKER)

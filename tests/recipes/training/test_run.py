@@ -11,17 +11,18 @@ from dataclasses import replace
 import pytest
 import torch
 
-from oni.recipes.data.batches import shuffle_indices, split
+from oni.recipes.data.batches import shuffle_indices
 from oni.recipes.data.images import Images
 from oni.recipes.networks.registry import NETWORKS
+from oni.recipes.run_files.config import Config
+from oni.recipes.run_files.run_folder import Busy, NotSaved, RunFolder
 from oni.recipes.tasks import classification
 from oni.recipes.tasks.classification import build_network
-from oni.recipes.training.config import Config
 from oni.recipes.training.devices import Hardware
 from oni.recipes.training.interruption import Interrupted
 from oni.recipes.training.optimizer import build_optimizer
+from oni.recipes.training.parts import split
 from oni.recipes.training.run import find_result, train
-from oni.recipes.training.run_folder import Busy, NotSaved, RunFolder
 
 SMALL = Config(
     data="fashion-mnist-sample",

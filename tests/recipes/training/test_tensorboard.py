@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from oni.recipes.training.config import Config
+from oni.recipes.run_files.config import Config
 from oni.recipes.training.run import train
 
 CONFIG = Config(

@@ -11,10 +11,10 @@ import time
 
 import torch
 
-from oni.recipes.training.config import Config
+from oni.recipes.run_files.config import Config
+from oni.recipes.run_files.overrides import apply_changes
 from oni.recipes.training.devices import Hardware
 from oni.recipes.training.interruption import Interrupted
-from oni.recipes.training.overrides import apply_changes
 from oni.recipes.training.run import train
 
 BASE = Config(

@@ -23,7 +23,7 @@ from oni.recipes.experiments.verdicts import Judgement, join_judgements
 if TYPE_CHECKING:
     from oni.recipes.charts.chart import Chart
     from oni.recipes.charts.curves import Styles
-    from oni.recipes.training.config import Config
+    from oni.recipes.run_files.config import Config
 
 __all__ = [
     "BATCH",
@@ -95,7 +95,7 @@ def name_network(group: str) -> str:
 
 def make_config(network: str, *, epochs: int, batch_size: int = BATCH, precision: str = "", **sizes: Any) -> Config:
     """What all rows share; what the paper's text leaves open is as in the authors' code."""
-    from oni.recipes.training.config import Config
+    from oni.recipes.run_files.config import Config
 
     name, options = find_network(network)
     is_residual = name == "resnet-cifar"

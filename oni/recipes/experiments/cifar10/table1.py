@@ -29,6 +29,7 @@ from oni.recipes.experiments.cifar10.family import (
 from oni.recipes.experiments.errors import mean_and_deviation
 from oni.recipes.experiments.experiment import Claim, Comparison, Experiment, Quantity, Results
 from oni.recipes.experiments.runs import Row, Training, count_steps, describe_sweeps, plan_rows
+from oni.recipes.experiments.search import HELD_OUT
 from oni.recipes.experiments.verdicts import Judgement, Kind, Verdict, judge_lower
 
 if TYPE_CHECKING:
@@ -123,7 +124,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "seeds": 3,
         "trial": {
             "samples": 10_000,
-            "validation": 5000,
+            "validation": HELD_OUT,
             "epochs": 8,
             "drops": (4, 6),
             "measure_every": 8,
@@ -137,7 +138,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "samples": 0,
         "epochs": 160,
         "seeds": 3,
-        "trial": {"validation": 5000},
+        "trial": {"validation": HELD_OUT},
     },
 }
 

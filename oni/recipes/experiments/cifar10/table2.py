@@ -27,6 +27,7 @@ from oni.recipes.experiments.cifar10.family import (
 from oni.recipes.experiments.errors import errors_at, mean_and_deviation, summarise_cost
 from oni.recipes.experiments.experiment import Claim, Comparison, Experiment, Quantity, Results
 from oni.recipes.experiments.runs import Row, Training, describe_sweeps, plan_rows
+from oni.recipes.experiments.search import HELD_OUT
 from oni.recipes.experiments.verdicts import (
     Judgement,
     Kind,
@@ -156,7 +157,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "batch_sizes": (128, 8),
         "data": "cifar10",
         "samples": 10_000,
-        "validation": 5000,
+        "validation": HELD_OUT,
         "epochs": 8,
         "measure_every": 4,
         "seeds": 2,
@@ -173,7 +174,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "samples": 0,
         "epochs": 160,
         "seeds": 5,
-        "trial": {"validation": 5000},
+        "trial": {"validation": HELD_OUT},
     },
 }
 

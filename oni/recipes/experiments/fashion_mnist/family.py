@@ -8,12 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 from oni.recipes.experiments.errors import COST_COLUMNS, COST_NOTE, errors_at, mean_and_deviation, summarise_cost
 from oni.recipes.experiments.experiment import Comparison, Quantity, Results
-from oni.recipes.experiments.runs import Row, Training, plan_rows
+from oni.recipes.experiments.runs import Row, Training, measure, plan_rows
+from oni.recipes.experiments.search import HELD_OUT
 from oni.recipes.experiments.verdicts import Judgement, judge_lower
 
 if TYPE_CHECKING:
     from oni.recipes.charts.curves import Styles
-    from oni.recipes.training.config import Config
+    from oni.recipes.data.images import Dataset
+    from oni.recipes.experiments.setting import Setting
+    from oni.recipes.run_files.config import Config
+    from oni.recipes.training.loop import Watch
 
 __all__ = [
     "BATCH",
@@ -24,9 +28,11 @@ __all__ = [
     "NOTABLE",
     "PRESETS",
     "PRINTED",
+    "SPECTRUM_LAYERS",
     "SPECTRUM_STEP",
     "START",
     "TRAINS",
+    "WATCHED",
     "WIDTH",
     "count_test_images",
     "describe_choices",
@@ -37,9 +43,11 @@ __all__ = [
     "make_config",
     "make_plan",
     "make_table",
+    "measure_watched",
     "mlp",
     "spectra",
     "style_rows",
+    "watch_network",
 ]
 
 GRID = (0.05, 0.1, 0.5, 1.0)
@@ -62,9 +70,12 @@ LONG = {"steps": 2000}
 """What a claim about the end of training needs: ten epochs of the embedded sample are a sixth of that."""
 BATCH = 256
 WIDTH = 256
-HELD_OUT = 5000
+WATCHED = ("signal", "spectrum")
+"""What is recorded of every network of a figure."""
 SPECTRUM_STEP = 200
 """The step at which the paper looks at weights."""
+SPECTRUM_LAYERS = (1, 5)
+"""Which layers it looks at, counted from 1."""
 NOTABLE = 1.0
 """Percentage points that are called a notable difference here: a few times the spread over seeds."""
 TRAINS = 50.0
@@ -158,7 +169,7 @@ def is_orthogonalised(row: Row) -> bool:
 
 def make_config(*, data: str, samples: int, epochs: int, **changes: Any) -> Config:
     """What all rows share."""
-    from oni.recipes.training.config import Config
+    from oni.recipes.run_files.config import Config
 
     return Config(
         network="mlp",
@@ -192,8 +203,6 @@ def make_plan(rows: Sequence[Row]) -> Callable[..., list[Training]]:
         sparing: bool = False,
         **sizes: Any,
     ) -> list[Training]:
-        from oni.recipes.training.watch import WATCHED
-
         config = make_config(epochs=epochs, watch=WATCHED, **sizes)
         runs: list[Training] = []
         for row in rows:
@@ -205,6 +214,18 @@ def make_plan(rows: Sequence[Row]) -> Callable[..., list[Training]]:
         return runs
 
     return plan
+
+
+def measure_watched(training: Training, setting: Setting, *, keep: Sequence[str] = ()) -> dict[str, Any]:
+    """Train a run of `make_plan`, or read what was trained; of what was watched, return ``keep``."""
+    return measure(training, setting, keep=keep, watchers=watch_network)
+
+
+def watch_network(config: Config, dataset: Dataset) -> dict[str, Watch]:
+    """The functions that record ``WATCHED``, at the steps and of the layers that the paper shows."""
+    from oni.recipes.training.watch import build_watchers
+
+    return build_watchers(config, dataset, step=SPECTRUM_STEP, layers=SPECTRUM_LAYERS)
 
 
 # Reading the results.

@@ -22,11 +22,12 @@ from oni.recipes.experiments.fashion_mnist.family import (
     judge_practice,
     make_plan,
     make_table,
+    measure_watched,
     mlp,
     spectra,
     style_rows,
 )
-from oni.recipes.experiments.runs import describe_sweeps, measure
+from oni.recipes.experiments.runs import describe_sweeps
 from oni.recipes.experiments.texts import format_range
 from oni.recipes.experiments.verdicts import Judgement, Kind, is_below_limit, judge_equal, judge_lower, mirror
 
@@ -149,7 +150,7 @@ EXPERIMENT = Experiment(
     ),
     presets=PRESETS,
     plan=make_plan(ROWS),
-    measure=partial(measure, keep=["spectrum"]),
+    measure=partial(measure_watched, keep=["spectrum"]),
     paper={"printed numbers": None},
     claims=CLAIMS,
     table=make_table(ROWS),

@@ -22,6 +22,7 @@ from oni.recipes.experiments.fashion_mnist.family import (
     judge_practice,
     make_plan,
     make_table,
+    measure_watched,
     mlp,
     style_rows,
 )
@@ -226,6 +227,7 @@ EXPERIMENT = Experiment(
     ),
     presets=SIZES,
     plan=make_plan(ROWS),
+    measure=measure_watched,
     paper={"printed numbers": None},
     claims=CLAIMS,
     table=make_table(ROWS),

@@ -17,6 +17,7 @@ from oni.recipes.experiments.fashion_mnist.family import (
     find_runs,
     make_plan,
     make_table,
+    measure_watched,
     mlp,
     style_rows,
 )
@@ -99,6 +100,7 @@ EXPERIMENT = Experiment(
     ),
     presets=PRESETS,
     plan=make_plan(ROWS),
+    measure=measure_watched,
     paper={"printed numbers": None},
     claims=CLAIMS,
     table=make_table(ROWS),

@@ -16,10 +16,11 @@ from oni.recipes.experiments.fashion_mnist.family import (
     find_runs,
     make_plan,
     make_table,
+    measure_watched,
     style_rows,
 )
 from oni.recipes.experiments.fashion_mnist.fig6 import ISOMETRIC_20, SCALED
-from oni.recipes.experiments.runs import Row, describe_sweeps, measure
+from oni.recipes.experiments.runs import Row, describe_sweeps
 from oni.recipes.experiments.verdicts import Judgement, Kind, Verdict, all_hold, is_below_limit, mirror
 
 if TYPE_CHECKING:
@@ -129,7 +130,7 @@ EXPERIMENT = Experiment(
     ),
     presets=PRESETS,
     plan=make_plan(ROWS),
-    measure=partial(measure, keep=["signal"]),
+    measure=partial(measure_watched, keep=["signal"]),
     paper={"printed numbers": None},
     claims=CLAIMS,
     table=make_table(ROWS),

@@ -18,6 +18,7 @@ from oni.recipes.experiments.fashion_mnist.family import (
     find_runs,
     make_plan,
     make_table,
+    measure_watched,
     mlp,
     style_rows,
 )
@@ -89,6 +90,7 @@ EXPERIMENT = Experiment(
     choices=describe_choices(ROWS, "The learning rate is chosen for each size."),
     presets=PRESETS,
     plan=make_plan(ROWS),
+    measure=measure_watched,
     paper={"printed numbers": None},
     claims=CLAIMS,
     table=make_table(ROWS),

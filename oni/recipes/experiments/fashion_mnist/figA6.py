@@ -15,12 +15,13 @@ from oni.recipes.experiments.fashion_mnist.family import (
     find_runs,
     make_plan,
     make_table,
+    measure_watched,
     mlp,
     spectra,
     style_rows,
 )
 from oni.recipes.experiments.fashion_mnist.fig7a import BY_STEPS, with_steps
-from oni.recipes.experiments.runs import describe_sweeps, measure
+from oni.recipes.experiments.runs import describe_sweeps
 from oni.recipes.experiments.verdicts import Judgement, Kind, all_hold, is_lower
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ EXPERIMENT = Experiment(
     ),
     presets=PRESETS,
     plan=make_plan(ROWS),
-    measure=partial(measure, keep=["spectrum"]),
+    measure=partial(measure_watched, keep=["spectrum"]),
     paper={"printed numbers": None},
     claims=[
         Claim(

@@ -29,6 +29,7 @@ from oni.recipes.experiments.fashion_mnist.trials import (
     rates_that_train,
 )
 from oni.recipes.experiments.runs import Training, measure
+from oni.recipes.experiments.search import HELD_OUT
 from oni.recipes.experiments.verdicts import Judgement, Kind, judge_lower, judge_trains
 
 if TYPE_CHECKING:
@@ -246,7 +247,7 @@ SAMPLE = {
     "seeds": 1,
     "data": "fashion-mnist-sample",
     "samples": 0,
-    "validation": 5000,
+    "validation": HELD_OUT,
     "epochs": 3,
     "longer": 30,
     "seconds": 20.0,

@@ -216,7 +216,7 @@ def make_plan(rows: Sequence[Row]) -> Callable[..., list[Training]]:
         sparing: bool = False,
     ) -> list[Training]:
         from oni.recipes.data.datasets import DATASETS
-        from oni.recipes.training.config import Config
+        from oni.recipes.run_files.config import Config
 
         chosen = rows if sparing else [replace(row, seeds=None) for row in rows]
         network = str(rows[0].changes["network"])
@@ -298,9 +298,9 @@ def measure_images(training: Training, setting: Setting, folder: Path) -> dict[s
     """The numbers by name, and for each kind of extractor (``by_inception``, ``by_classifier``) how they came about."""
     from oni.recipes.generated.measure import NAMES, Sampling, measure_run, read_measured
     from oni.recipes.generated.progress import watch_images
+    from oni.recipes.progress.reporters import make_reporter
     from oni.recipes.tasks.gan import kept_updates
     from oni.recipes.training.devices import is_first_process
-    from oni.recipes.training.progress import make_reporter
 
     dataset = setting.load_dataset(training.config)
     # Of several processes, the first measures for all.

@@ -12,16 +12,16 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from oni.names import unknown_name
-from oni.recipes.charts.record import percent
 from oni.recipes.experiments.errors import errors_at, mean_and_deviation
 from oni.recipes.experiments.experiment import Quantity, Results
 from oni.recipes.experiments.runs import COLOURS, Row, Training, plan_rows
 from oni.recipes.experiments.search import Changes, format_changes
+from oni.recipes.run_files.recorded import percent
 
 if TYPE_CHECKING:
     from oni.recipes.charts.curves import Styles
     from oni.recipes.experiments.setting import Setting
-    from oni.recipes.training.config import Config
+    from oni.recipes.run_files.config import Config
 
 __all__ = [
     "AGAIN",
@@ -100,7 +100,7 @@ def plan_network(
         rates: instead of the rows' own, in trials.
     """
     from oni.recipes.data.datasets import DATASETS
-    from oni.recipes.training.config import Config
+    from oni.recipes.run_files.config import Config
 
     if data not in DATASETS:
         raise ValueError(unknown_name("data", data, DATASETS))

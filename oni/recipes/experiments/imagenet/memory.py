@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from oni.models.select import choose_weights
 from oni.recipes.networks.registry import NETWORKS, find_plain_layers
-from oni.recipes.training.config import Config
+from oni.recipes.run_files.config import Config
 from oni.recipes.training.devices import Hardware
 
 __all__ = ["describe_memory", "estimate_memory"]

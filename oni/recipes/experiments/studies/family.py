@@ -14,7 +14,7 @@ from oni.recipes.experiments.search import share_at
 
 if TYPE_CHECKING:
     from oni.recipes.experiments.setting import Setting
-    from oni.recipes.training.config import Config
+    from oni.recipes.run_files.config import Config
 
 __all__ = [
     "ASKED",
@@ -92,7 +92,7 @@ TEMPERATURE = {FASHION: 8.0, CIFAR: 16.0}
 
 def make_config(*, batch_size: int, epochs: int, **sizes: Any) -> Config:
     """What all rows share, but for the network."""
-    from oni.recipes.training.config import Config
+    from oni.recipes.run_files.config import Config
     from oni.recipes.training.watch import CERTIFIED
 
     return Config(

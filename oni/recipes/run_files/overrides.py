@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 
 from oni.names import unknown_name
-from oni.recipes.training.config import Config
+from oni.recipes.run_files.config import Config
 
 __all__ = ["apply_changes", "read_changes"]
 

@@ -18,7 +18,7 @@ import torch
 
 from oni.files import CannotWrite, make_folder, read_json, write_atomically
 from oni.recipes.data.datasets import is_official
-from oni.recipes.training.config import Config, drop_new_defaults
+from oni.recipes.run_files.config import Config, drop_new_defaults
 
 with suppress(ModuleNotFoundError):  # not on Windows, where nothing keeps a second process out
     import fcntl

@@ -20,12 +20,12 @@ from tempfile import NamedTemporaryFile
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from oni.files import make_folder
+from oni.recipes.progress.mailbox import Mailbox, Messenger
 from oni.recipes.training.interruption import Interrupted, catch_signals, how_to_continue
-from oni.recipes.training.mailbox import Mailbox, Messenger
 
 if TYPE_CHECKING:
-    from oni.recipes.training.grid import Engine, Job
-    from oni.recipes.training.overall import OneRun, Overall
+    from oni.recipes.grid.jobs import Engine, Job
+    from oni.recipes.progress.overall import OneRun, Overall
 
 __all__ = ["connect", "train_on_ray"]
 
@@ -48,7 +48,7 @@ T = TypeVar("T")
 def train_on_ray(
     jobs: Sequence[Job[T]], overall: Overall, engine: Engine, folder: Path, accelerator: str, *, resumes: bool
 ) -> list[T]:
-    """Train all runs; see :func:`oni.recipes.training.grid.run_jobs`."""
+    """Train all runs; see :func:`oni.recipes.grid.run_jobs.run_jobs`."""
     runs = [overall.begin(job.heading, job.step_cost) for job in jobs]
     # What shows the runs has the standard output of before; inside, Ray prints its own words about dead workers there.
     with redirect_stdout(io.StringIO()), connect(engine, overall), mark_folder(folder) as mark:
@@ -147,7 +147,7 @@ def train_here(number: int, pickled: bytes, resume: bool, threads: int, gpus: fl
                 )
             import torch
 
-            from oni.recipes.training.grid import Attempt
+            from oni.recipes.grid.jobs import Attempt
 
             torch.set_num_threads(threads)
             job: Job[Any] = ray.cloudpickle.loads(pickled)
@@ -234,8 +234,8 @@ class Grid(Generic[T]):
         Raises:
             Exception: what the run itself raised.
         """
-        from oni.recipes.training.grid import POLL_SECONDS
-        from oni.recipes.training.run_folder import Busy
+        from oni.recipes.grid.jobs import POLL_SECONDS
+        from oni.recipes.run_files.run_folder import Busy
 
         number, errors = self.submitted.pop(ended), self.ray.exceptions
         try:

@@ -9,8 +9,8 @@ from typing import Any
 from torch import Tensor
 
 from oni.files import read_json
-from oni.recipes.training.config import Config
-from oni.recipes.training.run_folder import RunFolder
+from oni.recipes.run_files.config import Config
+from oni.recipes.run_files.run_folder import RunFolder
 
 __all__ = ["TrainedRun", "digest_weights"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from oni.recipes.training.run_folder import RunFolder
+from oni.recipes.run_files.run_folder import RunFolder
 
 __all__ = ["EventWriter", "tag"]
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from oni.recipes.training.progress import Bar, Lines, Reporter, choose_kind, format_seconds, make_bars, make_reporter
+from oni.recipes.progress.reporters import Bar, Lines, Reporter, choose_kind, format_seconds, make_bars, make_reporter
 
 __all__ = ["OneRun", "Overall"]
 
@@ -75,7 +75,7 @@ class Overall:
     Args:
         name: what it is.
         total: how many runs.
-        kind: see :func:`oni.recipes.training.progress.make_reporter`.
+        kind: see :func:`oni.recipes.progress.reporters.make_reporter`.
         quiet: print warnings only.
         at_once: whether several runs may train at the same time, so that each line needs the name of its run.
         step_costs: see `Estimate`.

@@ -15,7 +15,7 @@ from oni.recipes.data.augment import AUGMENTATIONS
 from oni.recipes.data.datasets import DATASETS
 from oni.recipes.methods import METHODS
 from oni.recipes.networks.registry import NETWORKS, complete_options
-from oni.recipes.tasks.registry import TASKS, default_options
+from oni.recipes.task_registry import TASKS, default_options
 
 __all__ = ["Config", "drop_new_defaults"]
 

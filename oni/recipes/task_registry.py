@@ -1,23 +1,23 @@
-"""The tasks that the engine can train, by name. A new one is a class and a line in ``TASKS``."""
+"""The tasks that can be trained, by name. A new one is a class and a line in ``TASKS``.
+
+Their classes are imported when they are trained, so a configuration, and the engine, know tasks by name alone.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from oni.recipes.training.task import Task
-
-__all__ = ["TASKS", "Entry", "default_options", "load_task"]
+__all__ = ["TASKS", "RegisteredTask", "default_options", "load_task"]
 
 
 @dataclass(frozen=True)
-class Entry:
+class RegisteredTask:
     """A task and its options."""
 
-    task: type[Task] | str
+    task: type[Any] | str
     """The class, or ``"module:Class"``, which is imported only when it is trained."""
     options: Mapping[str, Any] = field(default_factory=dict)
     """Every option with its default."""
@@ -36,15 +36,15 @@ GAN_OPTIONS: Mapping[str, Any] = {
     "keep_every": 0,
 }
 """What each means is said in ``oni/recipes/tasks/gan.py``."""
-TASKS: dict[str, Entry] = {
+TASKS: dict[str, RegisteredTask] = {
     # By how much logits are multiplied in the loss: a network of bounded slope can't make them large by itself.
-    "classification": Entry("oni.recipes.tasks.classification:Classification", {"temperature": 1.0}),
-    "gan": Entry("oni.recipes.tasks.gan:GANTraining", GAN_OPTIONS),
+    "classification": RegisteredTask("oni.recipes.tasks.classification:Classification", {"temperature": 1.0}),
+    "gan": RegisteredTask("oni.recipes.tasks.gan:GANTraining", GAN_OPTIONS),
 }
 """Every task, by name."""
 
 
-def load_task(name: str) -> type[Task]:
+def load_task(name: str) -> type[Any]:
     """The class of a task."""
     task = TASKS[name].task
     if isinstance(task, str):

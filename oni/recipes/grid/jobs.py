@@ -1,24 +1,19 @@
-"""Who trains the runs of an experiment: this process, one after the other, or a Ray cluster, many at once."""
+"""What every grid of runs knows: a run to train, an attempt at it, and the engine that makes the attempt."""
 
 from __future__ import annotations
 
 import os
-import time
-from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Generic, TypeVar
 
 from oni.errors import make_install_command
 from oni.names import unknown_name
-from oni.recipes.training.devices import Hardware, is_first_process
-from oni.recipes.training.overall import Overall
-from oni.recipes.training.progress import Reporter
-from oni.recipes.training.run_folder import Busy
+from oni.recipes.progress.reporters import Reporter
+from oni.recipes.training.devices import Hardware
 
-__all__ = ["POLL_SECONDS", "Attempt", "Engine", "Job", "run_jobs"]
+__all__ = ["POLL_SECONDS", "Attempt", "Engine", "Job"]
 
 ENGINES = ("local", "ray")
 POLL_SECONDS = 5.0
@@ -93,61 +88,3 @@ class Job(Generic[T]):
     """Pickled for Ray, so it takes its data from files."""
     step_cost: float = 1.0
     """What a step costs compared with those of other jobs, by which the time left is estimated."""
-
-
-def run_jobs(
-    jobs: Sequence[Job[T]],
-    name: str,
-    *,
-    engine: Engine,
-    progress: str,
-    folder: Path,
-    accelerator: str,
-    resumes: bool = False,
-) -> list[T]:
-    """Train all runs, and return what each gave, in the order of ``jobs``.
-
-    Args:
-        jobs: the runs.
-        name: of all together, for the progress bar.
-        engine: who trains them.
-        progress: how to show them, see :func:`oni.recipes.training.progress.make_reporter`.
-        folder: which holds the folders of the runs; for Ray, every machine must see the same.
-        accelerator: what was asked for.
-        resumes: whether the same command continues after an interruption; otherwise it takes ``--resume``.
-
-    Raises:
-        Interrupted: after Ctrl-C or SIGTERM, once every run that trained has written a checkpoint.
-    """
-    at_once = engine.name == "ray"
-    costs = [job.step_cost for job in jobs]
-    quiet = not is_first_process()
-    with Overall(name, len(jobs), progress, quiet=quiet, at_once=at_once, step_costs=costs) as overall:
-        if not at_once:
-            return train_in_turns(jobs, overall)
-        from oni.recipes.training.ray_grid import train_on_ray
-
-        return train_on_ray(jobs, overall, engine, folder, accelerator, resumes=resumes)
-
-
-def train_in_turns(jobs: Sequence[Job[T]], overall: Overall) -> list[T]:
-    """Every run; one that another process is training comes last, so that several processes share the work."""
-    finished: dict[int, T] = {}
-    turns, postponed, awaited = deque(range(len(jobs))), 0, 0
-    while turns:
-        number = turns.popleft()
-        run = overall.begin(jobs[number].heading, jobs[number].step_cost)
-        try:
-            finished[number], postponed = jobs[number].train(Attempt(run)), 0
-        except Busy:
-            turns.append(number)
-            postponed += 1
-            if postponed >= len(turns):
-                if awaited != len(turns):
-                    awaited = len(turns)
-                    runs = "a run" if awaited == 1 else f"{awaited} runs"
-                    overall.note(f"waiting for {runs} that other processes have; Ctrl-C leaves them alone")
-                time.sleep(POLL_SECONDS)
-        else:
-            run.finish()
-    return [finished[number] for number in range(len(jobs))]

@@ -1,0 +1,1 @@
+"""What a person, or a program, sees of runs while they train."""
