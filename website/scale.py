@@ -28,7 +28,7 @@ CIFAR, FASHION, IMAGENET = 50_000, 60_000, 1_281_167
 
 
 @dataclass(frozen=True)
-class Row:
+class PaperNetwork:
     """A network as the paper trains it."""
 
     title: str
@@ -42,24 +42,24 @@ class Row:
     options: Mapping[str, Any] = field(default_factory=dict)
 
 
-ROWS = (
-    Row("MLP, 20 layers", "mlp", (1, 28, 28), FASHION, 80, 256, 5, {"depth": 20}),
-    Row("VGG-style g=2 k=1", "vgg", (3, 32, 32), CIFAR, 160, 128, 5, {"g": 2, "k": 1}),
-    Row("VGG-style g=4 k=3", "vgg", (3, 32, 32), CIFAR, 160, 128, 5, {"g": 4, "k": 3}),
-    Row("ResNet-110", "resnet-cifar", (3, 32, 32), CIFAR, 160, 128, 5, {"blocks": 18}),
-    Row("VGG-16", "vgg16", (3, 224, 224), IMAGENET, 100, 128, 5),
-    Row("ResNet-18", "resnet18", (3, 224, 224), IMAGENET, 100, 256, 2),
-    Row("ResNet-50", "resnet50", (3, 224, 224), IMAGENET, 100, 256, 2),
-    Row("ResNet-101", "resnet101", (3, 224, 224), IMAGENET, 100, 256, 2),
-    Row("DCGAN", "dcgan", (LATENT,), CIFAR, 200, 64, 2),
-    Row("ResNet GAN", "resnet-gan", (LATENT,), CIFAR, 200, 64, 3),
+NETWORKS_OF_THE_PAPER = (
+    PaperNetwork("MLP, 20 layers", "mlp", (1, 28, 28), FASHION, 80, 256, 5, {"depth": 20}),
+    PaperNetwork("VGG-style g=2 k=1", "vgg", (3, 32, 32), CIFAR, 160, 128, 5, {"g": 2, "k": 1}),
+    PaperNetwork("VGG-style g=4 k=3", "vgg", (3, 32, 32), CIFAR, 160, 128, 5, {"g": 4, "k": 3}),
+    PaperNetwork("ResNet-110", "resnet-cifar", (3, 32, 32), CIFAR, 160, 128, 5, {"blocks": 18}),
+    PaperNetwork("VGG-16", "vgg16", (3, 224, 224), IMAGENET, 100, 128, 5),
+    PaperNetwork("ResNet-18", "resnet18", (3, 224, 224), IMAGENET, 100, 256, 2),
+    PaperNetwork("ResNet-50", "resnet50", (3, 224, 224), IMAGENET, 100, 256, 2),
+    PaperNetwork("ResNet-101", "resnet101", (3, 224, 224), IMAGENET, 100, 256, 2),
+    PaperNetwork("DCGAN", "dcgan", (LATENT,), CIFAR, 200, 64, 2),
+    PaperNetwork("ResNet GAN", "resnet-gan", (LATENT,), CIFAR, 200, 64, 3),
 )
 
 
 def networks(results: Path) -> str:
     """One run of each network: work, memory, hours."""
     rows = []
-    for row in ROWS:
+    for row in NETWORKS_OF_THE_PAPER:
         with torch.device("meta"):
             model = NETWORKS[row.network](**row.options).eval()
         plain, ours = count_work(model, cost(model, row.size, row.batch, row.steps))

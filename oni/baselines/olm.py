@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 
-from oni.baselines.inverse_root import inverse_root
+from oni.baselines.exact_inverse_root import exact_inverse_root
 from oni.newton.bounding import centred, power_of_two_scale
 from oni.newton.matrix import Layout
 from oni.newton.orthogonalize import check_input, disable_autocast
@@ -38,8 +38,8 @@ def orthogonalize_olm(
         center: subtract each row's mean first. Only d - 1 centred rows can be orthonormal: a centred group of d rows
             becomes orthonormal but for one direction u, :math:`W W^\top = I - u u^\top`. For all of it pass
             ``center=False`` or a smaller ``group_size``.
-        gradient: ``"stable"`` is the closed form of :mod:`oni.baselines.inverse_root`. ``"textbook"`` differentiates
-            eigenvectors and eigenvalues apart, as the paper prints it: it divides by
+        gradient: ``"stable"`` is the closed form of :mod:`oni.baselines.exact_inverse_root`. ``"textbook"``
+            differentiates eigenvectors and eigenvalues apart, as the paper prints it: it divides by
             :math:`\lambda_i - \lambda_j`, and so gives infinity, NaN or noise for (nearly) equal eigenvalues. It is
             here for study.
 
@@ -158,7 +158,7 @@ def polar(Z: Tensor, center: bool, gradient: str) -> Tensor:
     if stable:
         # What matrix_rank neglects, as an eigenvalue; and what is rounding noise of S in the precision of this work.
         cutoff = max((d * torch.finfo(own).eps) ** 2, n * torch.finfo(A.dtype).eps)
-        Q = inverse_root(S, cutoff)
+        Q = exact_inverse_root(S, cutoff)
     else:
         eigenvalues, D = torch.linalg.eigh(S)
         Q = D * eigenvalues.rsqrt()[..., None, :] @ D.mT

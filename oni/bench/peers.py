@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn.utils import parametrizations
 
 from oni.baselines.cholesky import orthogonalize_cholesky
-from oni.baselines.inverse_root import inverse_root
+from oni.baselines.exact_inverse_root import exact_inverse_root
 from oni.bench.contender import Contender, Gives, WeightJob, make_job
 from oni.machine import find_version
 from oni.newton.matrix import is_tall
@@ -34,7 +34,7 @@ def by_eigenvectors(Z: Tensor, *, center: bool) -> Tensor:
         Z = Z - Z.mean(-1, keepdim=True)
     if is_tall(*Z.shape[-2:]):
         return by_eigenvectors(Z.mT, center=False).mT
-    return inverse_root(Z @ Z.mT, 0.0) @ Z
+    return exact_inverse_root(Z @ Z.mT, 0.0) @ Z
 
 
 def torch_orthogonal(Z: Tensor, G: Tensor, map_name: str, *, trivialization: bool = True) -> WeightJob:

@@ -14,7 +14,16 @@ from torch import Tensor
 from oni.diagnostics.spectrum import effective_rank_of, spectrum
 from oni.models.bake_state_dict import Proxy, find_proxies
 
-__all__ = ["LIMIT", "Matrix", "Weight", "measure", "singular_values", "weights_of", "why_too_long", "why_unreadable"]
+__all__ = [
+    "LIMIT",
+    "Matrix",
+    "StoredWeight",
+    "measure",
+    "singular_values",
+    "weights_of",
+    "why_too_long",
+    "why_unreadable",
+]
 
 LIMIT = 4096
 DECOMPOSED = 256
@@ -25,7 +34,7 @@ BLOCK = 1 << 24
 """Entries of a large matrix that are turned into float64 at a time."""
 
 
-class Weight(NamedTuple):
+class StoredWeight(NamedTuple):
     """A tensor of a checkpoint that is one matrix or several."""
 
     name: str
@@ -41,7 +50,7 @@ class Matrix:
 
     name: str
     kind: str
-    """As in :class:`Weight`."""
+    """As in :class:`StoredWeight`."""
     shape: tuple[int, ...]
     """Of the tensor."""
     size: tuple[int, int]
@@ -101,7 +110,7 @@ class Matrix:
         return math.nan if self.sigma is None else float(effective_rank_of(self.sigma))
 
 
-def weights_of(state: dict[str, Tensor], where: str = "") -> Iterator[Weight]:
+def weights_of(state: dict[str, Tensor], where: str = "") -> Iterator[StoredWeight]:
     """The weights of a state dict: every tensor of floating-point numbers with two or more dimensions."""
     try:
         proxies = {proxy.prefix + "original": proxy for proxy in find_proxies(state)}
@@ -116,16 +125,16 @@ def weights_of(state: dict[str, Tensor], where: str = "") -> Iterator[Weight]:
         if not parametrized and name.startswith("parametrizations."):
             parametrized, rest = "parametrizations.", name.removeprefix("parametrizations.")
         if not (parametrized and rest.endswith(".original")):
-            yield Weight(name, "weight", tensor)
+            yield StoredWeight(name, "weight", tensor)
             continue
         short = f"{layer}.{rest.partition('.')[0]}".lstrip(".")
         proxy = proxies.get(key)
         if proxy is not None and proxy.saved is not None:
-            yield Weight(short, "baked", tensor, proxy)
-        yield Weight(short, "proxy", tensor, proxy)
+            yield StoredWeight(short, "baked", tensor, proxy)
+        yield StoredWeight(short, "proxy", tensor, proxy)
 
 
-def measure(weight: Weight, *, limit: int = LIMIT) -> Matrix:
+def measure(weight: StoredWeight, *, limit: int = LIMIT) -> Matrix:
     """The singular values of a weight, or why there are none; nothing in a file raises here."""
     name, kind, tensor, proxy = weight
     shape = tuple(tensor.shape)

@@ -10,9 +10,10 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 
+from oni.diagnostics.operator import CONVOLUTIONS
 from oni.models.proxied import check_model
 from oni.models.select import Weight, find_proxied_weights
-from oni.nn.parametrization import CONVOLUTIONS, FromProxy
+from oni.nn.parametrization import FromProxy
 
 __all__ = ["init_scale"]
 

@@ -9,8 +9,9 @@ from typing import Any, NamedTuple, TypeAlias
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
+from oni.diagnostics.operator import CONVOLUTIONS
 from oni.models.proxied import join_path, walk_proxied
-from oni.nn.parametrization import CONVOLUTIONS, FromProxy, get_layout, parameter_order
+from oni.nn.parametrization import FromProxy, get_layout, parameter_order
 from oni.nn.stacked import count_stacked, is_transformers_conv1d
 from oni.torch_internals import is_shard
 
@@ -138,7 +139,7 @@ def choose_weights(model: nn.Module, only: Selector, skip: Selector) -> Iterator
         if wanted and first_match(weight, wanted) is None:
             why = "not among only"
         elif skipped_by is not None:
-            why = f"skipped by {describe(skipped_by)}"
+            why = f"skipped by {describe_criterion(skipped_by)}"
         else:
             why = weight.unfit
         choices.append((weight, why))
@@ -146,7 +147,7 @@ def choose_weights(model: nn.Module, only: Selector, skip: Selector) -> Iterator
         for criterion in criteria:
             if id(criterion) not in used and not is_predicate(criterion):
                 names = [weight.layer for weight, _ in choices][:8]
-                raise ValueError(f"{argument}={describe(criterion)} matches no layer; the model has {names}")
+                raise ValueError(f"{argument}={describe_criterion(criterion)} matches no layer; the model has {names}")
     owners = find_owners(model)
     taken = {(id(weight.module), weight.name) for weight, why in choices if not why}
     yield from ((weight, why or explain_sharing(weight, owners, taken)) for weight, why in choices)
@@ -179,7 +180,7 @@ def is_predicate(criterion: Criterion) -> bool:
     return not isinstance(criterion, str | type)
 
 
-def describe(criterion: Criterion) -> str:
+def describe_criterion(criterion: Criterion) -> str:
     return repr(criterion) if isinstance(criterion, str) else getattr(criterion, "__name__", repr(criterion))
 
 

@@ -17,7 +17,7 @@ from oni.newton.matrix import is_tall
 from oni.nn.parametrization import FromProxy, Orthogonal
 from oni.torch_internals import has_values
 
-__all__ = ["Row", "Summary", "summary"]
+__all__ = ["LayerSummary", "Summary", "summary"]
 
 HEADINGS = ("layer", "kind", "shape", "steps", "scale", "delta", "sigma", "left alone because")
 TARGET_HEADINGS = (*HEADINGS[:4], "bound", "schedule", *HEADINGS[4:7], "target", "would take", HEADINGS[-1])
@@ -28,7 +28,7 @@ WORDS = ("would take", "left alone because")
 
 
 @dataclass(frozen=True)
-class Row:
+class LayerSummary:
     """One weight. What does not apply to a layer left alone, or has no value on the meta device, is ``None``."""
 
     layer: str
@@ -70,16 +70,16 @@ class Row:
             "schedule": self.schedule or "",
             GROUPS: "" if self.groups is None else str(self.groups),
             START: self.start,
-            "scale": "" if self.scale is None else format_range(*self.scale),
+            "scale": "" if self.scale is None else format_interval(*self.scale),
             "delta": "" if self.delta is None else f"{self.delta:.3f}",
-            "sigma": "" if self.sigma is None else format_range(*self.sigma),
+            "sigma": "" if self.sigma is None else format_interval(*self.sigma),
             "target": "" if self.target is None else f"{self.target:g}",
             "would take": self.would_take,
             "left alone because": self.why,
         }
 
 
-def format_range(low: float, high: float) -> str:
+def format_interval(low: float, high: float) -> str:
     return f"{low:.3f}" if round(low, 3) == round(high, 3) else f"{low:.3f} - {high:.3f}"
 
 
@@ -87,7 +87,7 @@ def format_range(low: float, high: float) -> str:
 class Summary:
     """A table of a model's layers; ``rows`` holds it as data, ``print`` shows it."""
 
-    rows: tuple[Row, ...]
+    rows: tuple[LayerSummary, ...]
 
     def __str__(self) -> str:
         if sys.stdout.isatty():
@@ -122,7 +122,7 @@ class Summary:
         if not sigmas:
             return count + "."
         low, high = min(low for low, _ in sigmas), max(high for _, high in sigmas)
-        sentence = f"{count}; their singular values, before scale: {format_range(low, high)}."
+        sentence = f"{count}; their singular values, before scale: {format_interval(low, high)}."
         missed = sum(row.misses_target for row in self.rows)
         return f"{sentence} Below their target: {missed}; oni.retune(model) chooses again." if missed else sentence
 
@@ -178,12 +178,12 @@ def summary(model: nn.Module) -> Summary:
     return Summary(tuple(rows))
 
 
-def orthogonal_row(weight: Weight, parametrization: FromProxy) -> Row:
+def orthogonal_row(weight: Weight, parametrization: FromProxy) -> LayerSummary:
     Z = weight.module.parametrizations[weight.name].original  # type: ignore[union-attr, index]
     check_whole(weight, Z)
     options = parametrization.options if isinstance(parametrization, Orthogonal) else None
     measured = measure(parametrization, Z) if has_values(Z) else {}
-    return Row(
+    return LayerSummary(
         layer=weight.title,
         kind=layer_kind(weight),
         shape=parametrization.shape,
@@ -229,13 +229,13 @@ def what_it_would_take(parametrization: Orthogonal, Z: Tensor) -> str:
     return "" if needed == options else str(needed.choice)
 
 
-def plain_row(weight: Weight, reasons: dict[str, str]) -> Row:
+def plain_row(weight: Weight, reasons: dict[str, str]) -> LayerSummary:
     present = weight.parametrization
     why = f"parametrised by {type(present).__name__}" if present is not None else ""
     why = why or reasons.get(weight.title) or weight.unfit or "plain: never converted, or baked"
     tensor = weight.module._parameters.get(weight.name)
     shape = None if tensor is None else tuple(tensor.shape)
-    return Row(weight.title, layer_kind(weight), shape, None, None, None, None, why)
+    return LayerSummary(weight.title, layer_kind(weight), shape, None, None, None, None, why)
 
 
 def layer_kind(weight: Weight) -> str:

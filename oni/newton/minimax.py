@@ -151,7 +151,10 @@ def in_powers(weights: list[float], slope: float, offset: float) -> list[float]:
 
 
 def solve(rows: list[list[float]]) -> list[float]:
-    """Solve linear equations, each a row with its right-hand side last, by elimination with pivots."""
+    """Solve linear equations, each a row with its right-hand side last, by elimination with pivots.
+
+    Not by ``torch.linalg.solve``: a model of fake tensors can be converted too, and there no tensor holds numbers.
+    """
     rows = [row[:] for row in rows]
     size = len(rows)
     for i in range(size):

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
+from oni.diagnostics.operator import CONVOLUTIONS, TRANSPOSED
 from oni.newton.matrix import Layout
 from oni.newton.orthogonalize import check_options, orthogonalize
 from oni.nn.loading import Remark, finish_layer, take_options
@@ -18,8 +19,6 @@ from oni.nn.start import check_start, describe_shortfall, make_proxy, write_prox
 from oni.torch_internals import follow_weights, has_values, is_exporting_onnx, is_shard
 
 __all__ = [
-    "CONVOLUTIONS",
-    "TRANSPOSED",
     "Cache",
     "FromProxy",
     "Orthogonal",
@@ -34,8 +33,6 @@ __all__ = [
 ]
 
 M = TypeVar("M", bound=nn.Module)
-TRANSPOSED = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
-CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d, *TRANSPOSED)
 
 
 def orthogonal(

@@ -22,13 +22,14 @@ from oni.baselines.olm import OLM, check_olm_options
 from oni.baselines.penalty import penalty
 from oni.baselines.unnormalised import Unnormalised, check_unnormalised_options
 from oni.baselines.weight_norm import CentredWeightNorm, check_norm_options
+from oni.diagnostics.operator import TRANSPOSED
 from oni.models.bake import bake, make_plain
 from oni.models.convert import convert
 from oni.models.select import Selector, Weight, choose_weights
 from oni.names import unknown_name
 from oni.newton.matrix import Layout
 from oni.nn.options import check_scale
-from oni.nn.parametrization import TRANSPOSED, FromProxy, attach, check_weight, get_layout
+from oni.nn.parametrization import FromProxy, attach, check_weight, get_layout
 from oni.recipes.exact_maps import Map, Mapped, make_cayley, make_cholesky, make_orthogonium, make_torchlip
 
 __all__ = ["METHODS", "Method", "apply", "extra_loss", "plain"]

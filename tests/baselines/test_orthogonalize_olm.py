@@ -103,7 +103,7 @@ def test_gradient_with_and_without_a_graph():
 
 @pytest.mark.parametrize("d", [32, 64])
 @pytest.mark.parametrize("size", [64, 32, 16, 8])
-def test_32_33_groups_are_not_orthogonal_to_each_other(d, size):
+def test_groups_are_not_orthogonal_to_each_other(d, size):
     Z = torch.stack([gaussian(64, d, seed=seed) for seed in range(40)])
     delta = oni.orthogonality(orthogonalize_olm(Z, group_size=size, center=False))
     # A group of 64 rows of 32 entries is cut to 32.
@@ -117,7 +117,7 @@ def test_32_33_groups_are_not_orthogonal_to_each_other(d, size):
     assert float(delta.column.mean()) == pytest.approx((expected**2 - 64 + d) ** 0.5, abs=tolerance)
 
 
-def test_33_extreme_eigenvalues_of_groups():
+def test_extreme_eigenvalues_of_groups():
     Z = torch.stack([gaussian(64, 64, seed=seed) for seed in range(40)])
     largest = {
         size: float(oni.spectrum(orthogonalize_olm(Z, group_size=size, center=False))[:, 0].square().mean())

@@ -42,7 +42,7 @@ class TestJacobian:
             torch.testing.assert_close(sigma, torch.linalg.svdvals(J), atol=1e-12, rtol=0)
 
     @pytest.mark.parametrize(("scale", "expected"), [(1.0, 0.5), (2**0.5, 1.0)])
-    def test_35_isometry_on_average(self, scale, expected):
+    def test_isometry_on_average(self, scale, expected):
         layer = nn.Sequential(
             oni.nn.Linear(16, 16, bias=False, steps=30, center=False, scale=scale), nn.ReLU()
         ).double()
@@ -79,7 +79,7 @@ class TestSignal:
         assert rows[1].input == pytest.approx(float(h.relu().abs().mean()), **close)
         assert rows[1].gradient == pytest.approx(float((2 * y).abs().mean()), **close)
 
-    def test_36_gains_per_layer(self):
+    def test_gains_per_layer(self):
         def gains(**options):
             torch.manual_seed(1)
             model = oni.convert(mlp(8, 256, 784), steps=40, **options)

@@ -127,7 +127,7 @@ def test_converting_twice_changes_nothing():
     assert "head" in orthogonal_layers(model)
 
 
-def test_27_baking():
+def test_baking():
     model = Small()
     keys, plain = list(model.state_dict()), repr(model)
     oni.convert(model, steps=3, scale="relu", learn_scale=True)

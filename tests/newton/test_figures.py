@@ -1,4 +1,4 @@
-"""Invariants 29-33 and 41: the paper's synthetic set-ups, with numbers computed independently of this code."""
+"""The paper's synthetic set-ups, with numbers computed independently of this code."""
 
 import numpy as np
 import pytest
@@ -28,7 +28,7 @@ def gaussian(seed, *shape, mean=0.0):
     ],
     ids=["plain", "centred", "compact", "both"],
 )
-def test_29_figures_2_and_3(options, deltas):
+def test_figures_2_and_3(options, deltas):
     Z = torch.stack([gaussian(seed, 64, 256, mean=3.0) for seed in range(5)])
     ours = [float(oni.orthogonality(oni.orthogonalize(Z, t, **options)).row.mean()) for t in range(11)]
     assert ours == pytest.approx(deltas, abs=1e-3)
@@ -45,14 +45,14 @@ def test_29_figures_2_and_3(options, deltas):
     ],
     ids=["plain", "centred", "compact", "both"],
 )
-def test_30_eigenvalues_after_one_step(options, expected):
+def test_eigenvalues_after_one_step(options, expected):
     W = oni.orthogonalize(gaussian(0, 64, 256, mean=3.0), 1, **options)
     eigenvalues = oni.spectrum(W) ** 2
     found = [float(x) for x in (eigenvalues.min(), eigenvalues.quantile(0.5), eigenvalues.max())]
     assert found == pytest.approx(expected, rel=0.03)
 
 
-def test_31_figure_4():
+def test_figure_4():
     Z = torch.stack([gaussian(seed, 64, 32) for seed in range(5)])
 
     def deltas(steps, **options):
@@ -67,7 +67,7 @@ def test_31_figure_4():
     assert deltas(40, **BOTH) == pytest.approx((33**0.5, 1.0), abs=1e-6)
 
 
-def test_31_centred_square():
+def test_centred_square():
     delta = oni.orthogonality(oni.orthogonalize(gaussian(0, 64, 64), 60, center=True))
     assert delta == pytest.approx((1.0, 1.0), abs=1e-6)
 
@@ -85,7 +85,7 @@ def test_31_centred_square():
         (64, 8, 7.483, 7.483),
     ],
 )
-def test_32_33_groups_are_not_orthogonal_to_each_other(d, groups, row, column):
+def test_groups_are_not_orthogonal_to_each_other(d, groups, row, column):
     Z = torch.stack([gaussian(seed, 64, d) for seed in range(40)])
     W = oni.orthogonalize(Z, 60, center=False, groups=groups)
     delta = oni.orthogonality(W)
@@ -96,7 +96,7 @@ def test_32_33_groups_are_not_orthogonal_to_each_other(d, groups, row, column):
     assert float(delta.column.mean()) == pytest.approx(column, abs=tolerance)
 
 
-def test_33_extreme_eigenvalues_of_groups():
+def test_extreme_eigenvalues_of_groups():
     Z = torch.stack([gaussian(seed, 64, 64) for seed in range(40)])
     largest = {}
     for groups in (1, 2, 4, 8):
@@ -121,7 +121,7 @@ def test_33_extreme_eigenvalues_of_groups():
     ],
     ids=str,
 )
-def test_41_spectrum_of_centred_gaussians(shape, steps, smallest, mean):
+def test_spectrum_of_centred_gaussians(shape, steps, smallest, mean):
     Z = torch.stack([gaussian(seed, *shape) for seed in range(2 if shape[1] > 1000 else 6)])
     sigma = oni.spectrum(oni.orthogonalize(Z, steps, center=True))
     # Printed from one sample to three digits. A sample's mean varies by .0014 at the most (256 x 256), its minimum

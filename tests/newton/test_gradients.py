@@ -1,4 +1,4 @@
-"""Invariants 25-26 and every way of differentiating. gradcheck's own tolerances are for float64."""
+"""Gradients, in every way of differentiating. gradcheck's own tolerances are for float64."""
 
 import gc
 import weakref
@@ -25,7 +25,7 @@ f64 = torch.float64
 @pytest.mark.parametrize("center", [True, False])
 @pytest.mark.parametrize("bound", BOUNDS)
 @pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")  # torch's own forward-mode code
-def test_25_gradcheck(shape, steps, center, bound):
+def test_gradcheck(shape, steps, center, bound):
     if center and shape[-1] == 1:
         pytest.skip("centring one column leaves zero, where nothing is differentiable; see test_stability")
     Z = torch.randn(shape, dtype=f64, requires_grad=True)
@@ -44,7 +44,7 @@ def test_25_gradcheck(shape, steps, center, bound):
 )
 @pytest.mark.parametrize("groups", [1, 2])
 @pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
-def test_25_gradcheck_of_schedules_and_groups(schedule, steps, groups):
+def test_gradcheck_of_schedules_and_groups(schedule, steps, groups):
     Z = torch.randn(4, 5, dtype=f64, requires_grad=True)
 
     def function(Z):
@@ -58,7 +58,7 @@ def test_25_gradcheck_of_schedules_and_groups(schedule, steps, groups):
 @pytest.mark.parametrize("steps", [0, 1, 2, 5])
 @pytest.mark.parametrize("center", [True, False])
 @pytest.mark.parametrize("bound", ["frobenius", "compact"])
-def test_25_the_paper_s_backward_formulas(shape, steps, center, bound):
+def test_the_paper_s_backward_formulas(shape, steps, center, bound):
     Z = torch.randn(shape, dtype=f64, requires_grad=True)
     G = torch.randn(shape, dtype=f64)
     oni.orthogonalize(Z, steps, center=center, bound=bound).backward(G)
@@ -69,7 +69,7 @@ def test_25_the_paper_s_backward_formulas(shape, steps, center, bound):
 
 @pytest.mark.parametrize("steps", [0, 1, 2, 5])
 @pytest.mark.parametrize("bound", ["frobenius", "compact"])
-def test_26_the_printed_centring_gradient_is_wrong(steps, bound):
+def test_the_printed_centring_gradient_is_wrong(steps, bound):
     # Its shapes fit only where n = d.
     Z, G = torch.randn(6, 6, dtype=f64), torch.randn(6, 6, dtype=f64)
     right = printed_backward(Z, G, steps, center=True, bound=bound)

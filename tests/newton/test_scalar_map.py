@@ -1,4 +1,4 @@
-"""Invariants 1-6: the scalar map that all else evaluates. Expected values are printed to six digits, hence 1e-6."""
+"""The scalar map that all else evaluates. Expected values are printed to six digits, hence 1e-6."""
 
 import math
 
@@ -18,11 +18,11 @@ SIX_DIGITS = 1e-6
         (0.1, [0.1495, 0.222579, 0.328356, 0.474832, 0.658719]),
     ],
 )
-def test_1_trajectories(start, values):
+def test_trajectories(start, values):
     assert [phi(start, t) for t in range(1, 6)] == pytest.approx(values, abs=SIX_DIGITS)
 
 
-def test_2_quadratic_convergence():
+def test_quadratic_convergence():
     s = 1.5 * torch.rand(1000, dtype=torch.float64)
     after = torch.tensor([phi(x) for x in s.tolist()], dtype=torch.float64)
     # An identity between polynomials: only rounding differs.
@@ -41,7 +41,7 @@ def test_2_quadratic_convergence():
         (1024, {5: 0.907493}),
     ],
 )
-def test_3_equal_singular_values_compact(n, values):
+def test_equal_singular_values_compact(n, values):
     for steps, value in values.items():
         assert phi(n**-0.25, steps) == pytest.approx(value, abs=SIX_DIGITS)
         if n <= 64:
@@ -49,7 +49,7 @@ def test_3_equal_singular_values_compact(n, values):
             torch.testing.assert_close(W, value * torch.eye(n, dtype=torch.float64), atol=SIX_DIGITS, rtol=0)
 
 
-def test_4_equal_singular_values_frobenius():
+def test_equal_singular_values_frobenius():
     values = [0.125, 0.186523, 0.27654, 0.404237, 0.573327, 0.765763, 0.924126, 0.991583, 0.999894]
     Z = torch.eye(64, 80, dtype=torch.float64)
     for steps, value in enumerate(values):
@@ -59,7 +59,7 @@ def test_4_equal_singular_values_frobenius():
     assert phi(64**-0.25, 3) == pytest.approx(phi(8**-0.5, 3))
 
 
-def test_5_outside_the_unit_interval():
+def test_outside_the_unit_interval():
     assert [phi(1.5, t) for t in (1, 2, 3)] == pytest.approx([0.5625, 0.754761, 0.917161], abs=SIX_DIGITS)
     assert phi(math.sqrt(3)) == pytest.approx(0, abs=1e-15)
     assert phi(2.0) == -1
@@ -67,6 +67,6 @@ def test_5_outside_the_unit_interval():
     assert phi(math.sqrt(5), 2) == pytest.approx(math.sqrt(5))
 
 
-def test_6_slope_at_zero():
+def test_slope_at_zero():
     # phi_5(s) / s = 1.5^5 (1 - O(s^2)), and s^2 is 1e-16 here.
     assert phi(1e-8, 5) / 1e-8 == pytest.approx(7.59375, rel=1e-12)

@@ -1,4 +1,4 @@
-"""Invariants 7-10: matrices small enough to check by hand. Expected values are printed to eight digits, hence 1e-8."""
+"""Matrices small enough to check by hand. Expected values are printed to eight digits, hence 1e-8."""
 
 import pytest
 import torch
@@ -21,7 +21,7 @@ f64 = torch.float64
         ("compact", 2, [0.97880226, 0.99993733]),
     ],
 )
-def test_7_diagonal(bound, steps, diagonal):
+def test_diagonal(bound, steps, diagonal):
     Z = torch.diag(tensor([3.0, 4.0], dtype=f64))
     W = oni.orthogonalize(Z, steps, center=False, bound=bound)
     torch.testing.assert_close(W, torch.diag(tensor(diagonal, dtype=f64)), **EIGHT_DIGITS)
@@ -29,13 +29,13 @@ def test_7_diagonal(bound, steps, diagonal):
 
 @pytest.mark.parametrize("bound", ["frobenius", "compact", "trace", "trace2", "tight"])
 @pytest.mark.parametrize("steps", [0, 1, 2, 5, 20])
-def test_8_centring_a_square_may_cost_its_rank(bound, steps):
+def test_centring_a_square_may_cost_its_rank(bound, steps):
     Z = torch.diag(tensor([3.0, 4.0], dtype=f64))
     expected = tensor([[0.42426407, -0.42426407], [-0.56568542, 0.56568542]], dtype=f64)
     torch.testing.assert_close(oni.orthogonalize(Z, steps, center=True, bound=bound), expected, **EIGHT_DIGITS)
 
 
-def test_9_two_by_four():
+def test_two_by_four():
     Z = tensor([[1.0, 2, 3, 4], [2, 0, 1, -1]], dtype=f64)
     assert torch.linalg.matrix_norm(Z) == 6
     plain = oni.orthogonalize(Z, 1, center=False, bound="frobenius")
@@ -66,7 +66,7 @@ def test_9_two_by_four():
 
 @pytest.mark.parametrize("bound", ["frobenius", "compact", "trace", "trace2", "tight"])
 @pytest.mark.parametrize("steps", [0, 1, 5, 12])
-def test_10_rank_one(bound, steps):
+def test_rank_one(bound, steps):
     z = torch.randn(1, 7, dtype=f64)
     centred = z - z.mean()
     # Rank 1 needs no iteration: exact up to rounding.

@@ -1,4 +1,4 @@
-"""Invariants 11-24: what holds for every matrix. Float64, so tolerances are rounding: 1e-12 unless said."""
+"""What holds for every matrix. Float64, so tolerances are rounding: 1e-12 unless said."""
 
 import pytest
 import torch
@@ -21,19 +21,19 @@ def orthogonal(n):
 @pytest.mark.parametrize("center", [True, False])
 @pytest.mark.parametrize("bound", BOUNDS)
 class TestSymmetries:
-    def test_11_scale_and_sign(self, shape, center, bound):
+    def test_scale_and_sign(self, shape, center, bound):
         Z = torch.randn(shape, dtype=f64)
         W = oni.orthogonalize(Z, 4, center=center, bound=bound)
         for c in (1e-3, 0.7, 1e6):
             assert_close(oni.orthogonalize(c * Z, 4, center=center, bound=bound), W, **ROUNDING)
         assert_close(oni.orthogonalize(-Z, 4, center=center, bound=bound), -W, **ROUNDING)
 
-    def test_12_rotated_rows(self, shape, center, bound):
+    def test_rotated_rows(self, shape, center, bound):
         Z, P = torch.randn(shape, dtype=f64), orthogonal(shape[0])
         W = oni.orthogonalize(Z, 4, center=center, bound=bound)
         assert_close(oni.orthogonalize(P @ Z, 4, center=center, bound=bound), P @ W, **ROUNDING)
 
-    def test_13_rotated_columns(self, shape, center, bound):
+    def test_rotated_columns(self, shape, center, bound):
         Z, d = torch.randn(shape, dtype=f64), shape[1]
         W = oni.orthogonalize(Z, 4, center=center, bound=bound)
         shuffled = torch.randperm(d)
@@ -45,12 +45,12 @@ class TestSymmetries:
         else:
             assert_close(rotated, W @ Q, **ROUNDING)
 
-    def test_15_gradient_is_orthogonal_to_Z(self, shape, center, bound):
+    def test_gradient_is_orthogonal_to_Z(self, shape, center, bound):
         Z = torch.randn(shape, dtype=f64, requires_grad=True)
         oni.orthogonalize(Z, 4, center=center, bound=bound).backward(torch.randn(shape, dtype=f64))
         assert abs((Z.grad * Z).sum()) < 1e-11 * Z.grad.norm() * Z.norm()
 
-    def test_16_and_19_spectrum(self, shape, center, bound):
+    def test_and_19_spectrum(self, shape, center, bound):
         Z = torch.randn(shape, dtype=f64)
         Zc = Z - Z.mean(1, keepdim=True) if center else Z
         U, sigma, Rh = torch.linalg.svd(Zc, full_matrices=False)
@@ -72,7 +72,7 @@ class TestSymmetries:
             previous, condition = values, values[0] / values[-1]
 
 
-def test_14_centred():
+def test_centred():
     Z = torch.randn(6, 10, dtype=f64, requires_grad=True)
     W = oni.orthogonalize(Z, 4, center=True)
     W.backward(torch.randn_like(W))
@@ -82,7 +82,7 @@ def test_14_centred():
     assert_close(oni.orthogonalize(shifted, 4, center=True), W.detach(), **ROUNDING)
 
 
-def test_16_bounded_norms():
+def test_bounded_norms():
     Z = torch.randn(6, 10, dtype=f64)
     V = oni.orthogonalize(Z, 0, center=False, bound="frobenius")
     assert V.norm() == pytest.approx(1)
@@ -94,7 +94,7 @@ def test_16_bounded_norms():
 
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("bound", ["frobenius", "compact"])
-def test_17_short_side_is_the_paper_s_row_form(shape, bound):
+def test_short_side_is_the_paper_s_row_form(shape, bound):
     Z = torch.randn(shape, dtype=f64)
     # The literal row form iterates on the n x n Gram matrix even where n > d.
     assert_close(
@@ -105,7 +105,7 @@ def test_17_short_side_is_the_paper_s_row_form(shape, bound):
     )
 
 
-def test_18_bounds_are_ordered():
+def test_bounds_are_ordered():
     Z = torch.randn(6, 10, dtype=f64)
     assert (Z @ Z.T).norm() == pytest.approx(float((Z.T @ Z).norm()))
     start = {bound: oni.spectrum(oni.orthogonalize(Z, 0, center=False, bound=bound))[0] for bound in BOUNDS}
@@ -115,7 +115,7 @@ def test_18_bounds_are_ordered():
 
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("center", [True, False])
-def test_20_limit_is_the_polar_factor(shape, center):
+def test_limit_is_the_polar_factor(shape, center):
     Z = torch.randn(shape, dtype=f64)
     Zc = Z - Z.mean(1, keepdim=True) if center else Z
     U, sigma, Rh = torch.linalg.svd(Zc, full_matrices=False)
@@ -123,13 +123,13 @@ def test_20_limit_is_the_polar_factor(shape, center):
     assert_close(oni.orthogonalize(Z, 40, center=center), U[:, keep] @ Rh[keep], atol=1e-10, rtol=0)
 
 
-def test_21_deltas_of_any_matrix():
+def test_deltas_of_any_matrix():
     for n, d in ((3, 8), (8, 3), (5, 5)):
         delta = oni.orthogonality(torch.randn(n, d, dtype=f64))
         assert delta.row**2 - delta.column**2 == pytest.approx(n - d)
 
 
-def test_22_delta_at_zero_steps():
+def test_delta_at_zero_steps():
     n = 64
     Z = torch.randn(n, 256, dtype=f64)
     S = (Z @ Z.T) / (Z @ Z.T).trace()
@@ -142,7 +142,7 @@ def test_22_delta_at_zero_steps():
     assert oni.orthogonality(oni.orthogonalize(torch.eye(n, dtype=f64), 0)).row == pytest.approx(7)
 
 
-def test_23_scaled_rows():
+def test_scaled_rows():
     W = oni.orthogonalize(torch.randn(6, 10, dtype=f64), 30)
     g = torch.rand(6, dtype=f64)
     assert_close((g[:, None] * W) @ (g[:, None] * W).T, torch.diag(g**2), **ROUNDING)
@@ -151,7 +151,7 @@ def test_23_scaled_rows():
 
 @pytest.mark.parametrize("center", [True, False, "auto"])
 @pytest.mark.parametrize("bound", BOUNDS)
-def test_24_groups(center, bound):
+def test_groups(center, bound):
     Z = torch.randn(12, 8, dtype=f64)
     W = oni.orthogonalize(Z, 4, center=center, bound=bound, groups=3)
     alone = [oni.orthogonalize(part, 4, center=center, bound=bound) for part in Z.split(4)]

@@ -10,7 +10,7 @@ from oni.recipes.experiments.experiment import Experiment, Results, Run
 from oni.recipes.experiments.run_costs import estimate_cost
 from oni.recipes.experiments.runs import Training, read_finished
 from oni.recipes.experiments.setting import Setting
-from oni.recipes.experiments.texts import format_seconds
+from oni.recipes.experiments.texts import format_duration
 
 __all__ = ["Progress", "find_progress"]
 
@@ -65,5 +65,5 @@ def find_progress(experiment: Experiment, planned: Sequence[Any], setting: Setti
         return Progress(runs, "nothing is left to do")
     if not seconds:
         return Progress(runs, "no finished run to estimate the time of the others from")
-    left = format_seconds(cost_left * sum(seconds.values()) / finished_cost)
+    left = format_duration(cost_left * sum(seconds.values()) / finished_cost)
     return Progress(runs, f"about {left} left one after the other, by the finished ones")

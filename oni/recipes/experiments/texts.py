@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-__all__ = ["format_override", "format_range", "format_seconds"]
+__all__ = ["format_duration", "format_override", "format_range"]
 
 
 def format_range(values: Sequence[float], digits: int = 3) -> str:
@@ -19,10 +19,10 @@ def format_range(values: Sequence[float], digits: int = 3) -> str:
     return low if low == high else f"{low} to {high}"
 
 
-def format_seconds(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """A time as a person says it.
 
-    >>> format_seconds(50), format_seconds(754), format_seconds(9000)
+    >>> format_duration(50), format_duration(754), format_duration(9000)
     ('50 s', '13 min', '2 h 30 min')
     """
     if seconds < 90:

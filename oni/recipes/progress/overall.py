@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from oni.recipes.progress.reporters import Bar, Lines, Reporter, choose_kind, format_seconds, make_bars, make_reporter
+from oni.recipes.progress.reporters import Bar, Lines, Reporter, choose_kind, format_clock, make_bars, make_reporter
 
 __all__ = ["OneRun", "Overall"]
 
@@ -133,7 +133,7 @@ class Overall:
         itself = (0, 0, step_cost)
         left = self.estimate.seconds_left([*self.steps(), itself]) if self.estimate.finished_steps else None
         if self.kind == "lines" and left is not None:
-            text += f", about {format_seconds(left)} left after it"
+            text += f", about {format_clock(left)} left after it"
         self.note(text)
 
     def steps(self) -> list[tuple[int, int, float]]:

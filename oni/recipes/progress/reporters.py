@@ -139,10 +139,10 @@ class JsonLines(Silent):
         print(json.dumps({"run": getattr(self, "name", None), **fields}), file=self.output, flush=True)
 
 
-def format_seconds(seconds: float | None) -> str:
+def format_clock(seconds: float | None) -> str:
     """A time as short text.
 
-    >>> format_seconds(7.4), format_seconds(3725), format_seconds(90000), format_seconds(None)
+    >>> format_clock(7.4), format_clock(3725), format_clock(90000), format_clock(None)
     ('0:07', '1:02:05', '25:00:00', '-:--')
     """
     if seconds is None:
@@ -160,7 +160,7 @@ class TimeColumn(ProgressColumn):
 
     def render(self, task: Task) -> Text:
         left = task.fields.get("left", task.time_remaining)
-        return Text(f"{format_seconds(task.elapsed)}, {format_seconds(left)} left", style="cyan")
+        return Text(f"{format_clock(task.elapsed)}, {format_clock(left)} left", style="cyan")
 
 
 TIME_WIDTH = len("12:34, 12:34 left")

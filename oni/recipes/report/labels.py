@@ -68,11 +68,11 @@ def differing_keys(configs: Sequence[dict[str, Any]], *, missing: bool = True) -
 def describe_settings(run: RecordedRun, keys: Iterable[str]) -> list[str]:
     """These settings of the run in words."""
 
-    def describe(key: str, value: Any) -> str:
+    def put_in_words(key: str, value: Any) -> str:
         word = SHORT_NAMES.get(key, key.rpartition(".")[2].replace("_", " "))
         return ("" if value else "not ") + word if isinstance(value, bool) else f"{word} {format_value(value)}"
 
-    return [describe(key, run.config[key]) for key in keys if key in run.config]
+    return [put_in_words(key, run.config[key]) for key in keys if key in run.config]
 
 
 def format_value(value: Any) -> str:

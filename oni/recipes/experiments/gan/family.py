@@ -22,9 +22,9 @@ __all__ = [
     "FACTORS",
     "LONG",
     "NOT_MEASURED",
+    "PAPER_ADAMS",
     "PAPER_LENGTH",
     "SCORES",
-    "SETTINGS",
     "SHORT",
     "TRAINING_DISTANCE",
     "Column",
@@ -125,7 +125,7 @@ class Adam:
 
 ADAM = Adam(2e-4, 0.0, 0.9, 5)
 """The paper's choice where it does not vary it."""
-SETTINGS = {
+PAPER_ADAMS = {
     "A": Adam(1e-4, 0.5, 0.9, 5),
     "B": Adam(1e-4, 0.5, 0.999, 1),
     "C": Adam(2e-4, 0.5, 0.999, 1),
@@ -172,12 +172,12 @@ def make_row(
         method: its options.
         network: both networks.
         loss: of both.
-        adam: the letter of a setting; empty for the paper's usual one.
+        adam: the letter of one of the paper's six; empty for the paper's usual one.
         first_layer: of the discriminator, if it is special.
         pooling: in the discriminator of a ResNet GAN.
         seeds: at most so many in a sparing preset.
     """
-    optimiser = SETTINGS.get(adam, ADAM)
+    optimiser = PAPER_ADAMS.get(adam, ADAM)
     words = [name, *([f"setting {adam}"] if adam else [])]
     words += [f"first layer {first_layer}"] if first_layer != "method" else []
     words += [f"{pooling} pooling"] if pooling else []
@@ -466,7 +466,7 @@ def make_table(rows: Sequence[Row], measures: Sequence[Column]) -> Callable[[Res
             outcomes = ", ".join(dict.fromkeys(outcome(run) for run in runs))
             cells.append([row.title, *numbers, outcomes, Quantity(len(runs), digits=0), *summarise_cost(runs)])
         columns = [NETWORKS[str(rows[0].changes["network"])], *(column.title for column in shown), "training", "seeds"]
-        return Comparison([*columns, *COST_COLUMNS], cells, describe(results, shown))
+        return Comparison([*columns, *COST_COLUMNS], cells, describe_columns(results, shown))
 
     return table
 
@@ -482,7 +482,7 @@ def summarise(values: Sequence[float], column: Column) -> str | Quantity:
     return Quantity(statistics.fmean(scaled), statistics.stdev(scaled) if len(scaled) > 1 else None, column.digits)
 
 
-def describe(results: Results, columns: Sequence[Column]) -> str:
+def describe_columns(results: Results, columns: Sequence[Column]) -> str:
     """How the numbers in these columns of a table came about."""
     names = {column.name for column in columns}
     words = [f"At the end of training, means over seeds \u00b1 their standard deviation. {describe_protocol(results)}"]

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from oni.recipes.experiments.experiment import Claim, Experiment, Results
 from oni.recipes.experiments.gan.family import (
     DISTANCES,
+    PAPER_ADAMS,
     PAPER_LENGTH,
-    SETTINGS,
     SHORT,
     describe_choices,
     judge_pairs,
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["EXPERIMENT", "PAIRS", "PRESETS"]
 
-PAIRS = {letter: (spectral(adam=letter, seeds=1), oni(2, adam=letter, seeds=1)) for letter in SETTINGS}
+PAIRS = {letter: (spectral(adam=letter, seeds=1), oni(2, adam=letter, seeds=1)) for letter in PAPER_ADAMS}
 """SN and ONI, by the letter of the setting."""
 ROWS = [row for pair in PAIRS.values() for row in pair]
 PRESETS = make_presets(laptop={"epochs": 2}, full={"epochs": 4})

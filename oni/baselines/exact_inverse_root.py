@@ -18,15 +18,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-__all__ = ["inverse_root"]
+__all__ = ["exact_inverse_root"]
 
 
-def inverse_root(S: Tensor, cutoff: float) -> Tensor:
+def exact_inverse_root(S: Tensor, cutoff: float) -> Tensor:
     r""":math:`S^{-1/2}` of symmetric matrices ``(..., n, n)``; eigenvalues up to ``cutoff`` of the largest are zero.
 
     A matrix that holds NaN or infinity gives NaN. Differentiable twice and more.
 
-    >>> inverse_root(torch.diag(torch.tensor([4.0, 0.25, 0.0])), 1e-6).diagonal()
+    >>> exact_inverse_root(torch.diag(torch.tensor([4.0, 0.25, 0.0])), 1e-6).diagonal()
     tensor([0.5000, 2.0000, 0.0000])
     """
     Q: Tensor = _InverseRoot.apply(S, cutoff)[0]
