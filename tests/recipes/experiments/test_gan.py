@@ -15,7 +15,7 @@ from torch import nn
 from oni.cli import main
 from oni.recipes.experiments.experiment import Results, Run
 from oni.recipes.experiments.gan import fig8a, fig8b, fig9
-from oni.recipes.experiments.gan.family import judge_closer, outcome
+from oni.recipes.experiments.gan.table import judge_closer, outcome
 from oni.recipes.experiments.registry import load_experiment
 from oni.recipes.experiments.setting import Setting, find_loaded
 

@@ -19,7 +19,7 @@ from oni.recipes.experiments.cifar10.family import (
     row_speeds,
     style_rows,
 )
-from oni.recipes.experiments.cifar10.table2 import (
+from oni.recipes.experiments.cifar10.residual_rows import (
     BATCH_NORM,
     CHOICES,
     DEEP,

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from oni.recipes.experiments.cifar10.family import (
     BATCH,
@@ -14,20 +13,38 @@ from oni.recipes.experiments.cifar10.family import (
     NOTE,
     SHORT,
     TEST_IMAGES,
-    VARIANTS,
     describe_network,
     find_runs,
     groups_of,
     make_cells,
-    make_config,
     name_network,
     row_errors,
     style_rows,
 )
+from oni.recipes.experiments.cifar10.residual_rows import (
+    BATCH_NORM,
+    CHOICES,
+    DEEP,
+    EVERY_ROW,
+    FIRST_STEPS,
+    GROUP_NORM,
+    ONI,
+    PRESETS,
+    RELEASED_ONI,
+    ROWS,
+    SEARCHED,
+    SMALL_BRANCHES,
+    XAVIER,
+    at_large_rate,
+    find_beginnings,
+    find_finals,
+    on_deep,
+    on_shallow,
+    plan,
+)
 from oni.recipes.experiments.errors import errors_at, mean_and_deviation, summarise_cost
 from oni.recipes.experiments.experiment import Claim, Comparison, Experiment, Quantity, Results
-from oni.recipes.experiments.runs import Row, Training, describe_sweeps, plan_rows
-from oni.recipes.experiments.search import HELD_OUT
+from oni.recipes.experiments.runs import Row, Training, describe_sweeps
 from oni.recipes.experiments.verdicts import (
     Judgement,
     Kind,
@@ -40,27 +57,8 @@ from oni.recipes.experiments.verdicts import (
 if TYPE_CHECKING:
     from oni.recipes.charts.chart import Chart
 
-__all__ = [
-    "BATCH_NORM",
-    "CHOICES",
-    "DEEP",
-    "EVERY_ROW",
-    "EXPERIMENT",
-    "FIRST_STEPS",
-    "GROUP_NORM",
-    "ONI",
-    "RATE",
-    "RELEASED_ONI",
-    "SMALL_RATE",
-    "at_large_rate",
-    "find_beginnings",
-    "find_finals",
-    "name_beginning",
-    "on_deep",
-]
+__all__ = ["EXPERIMENT"]
 
-DEEP = "resnet110"
-"""The paper's network."""
 PAPER_BATCHES = (128, 2)
 PAPER = {"bn": (6.82, 7.24), "xavier": (8.43, 9.74), "gn": (7.33, 7.36), "oni": (6.56, 6.67)}
 """Test errors in percent, by row, for batches of 128 and 2."""
@@ -70,200 +68,6 @@ CLOSE = 1.0
 """Percentage points that are called no change: what 10,000 test images can tell. The paper's ONI changes by 0.11."""
 TRAINS = 80.0
 """Percent of training errors below which a network trains; guessing has 90."""
-
-
-RATE, SMALL_RATE = 0.1, 0.01
-GROUPS = (16, 32, 64)
-BATCH_NORM = Row("bn", "batch norm", {"network_options.norm": "batch"}, rates=(RATE,), rate=RATE)
-GROUP_NORM = Row(
-    "gn",
-    "group norm",
-    {"network_options.norm": "group"},
-    candidates=tuple({"network_options.group_size": size} for size in GROUPS),
-    rates=(RATE,),
-    rate=RATE,
-)
-XAVIER = Row("xavier", "Xavier", {"method": "xavier"}, rates=(0.1, 0.01, 0.001), rate=0.01)
-ONI = Row(
-    "oni",
-    "ONI",
-    {"method": "oni", "method_options.start": "orthogonal", "init_scale": True},
-    rates=(RATE,),
-    rate=RATE,
-)
-ROWS = (BATCH_NORM, GROUP_NORM, XAVIER, ONI)
-"""The paper's."""
-SEARCHED = replace(
-    ONI, name="oni-searched", title="ONI, best of three rates", rates=XAVIER.rates, rate=SMALL_RATE, ours=True
-)
-RELEASED_ONI = replace(
-    ONI,
-    name="oni-released",
-    title="ONI, released code",
-    changes={
-        "method": "oni",
-        "method_options.start": "orthogonal",
-        "method_options.scale": 0.8,
-        "network_options.frozen_bias": True,
-        "decay_scales": True,
-    },
-)
-"""Scales that start at a constant and decay, and random biases that are never trained."""
-SMALL_BRANCHES = replace(
-    ONI,
-    name="oni-small-branches",
-    title="ONI, small branches",
-    changes={**ONI.changes, "small_branches": True},
-    ours=True,
-)
-"""The text's start from data, but with residual branches whose sum stays near 1."""
-RELEASED_GROUP_NORM = replace(
-    GROUP_NORM,
-    name="gn-released",
-    title="group norm, released code",
-    candidates=tuple({"network_options.groups": number} for number in GROUPS),
-)
-"""Which takes the sizes for numbers of groups: most layers then have as many as channels."""
-EVERY_ROW = (*ROWS, RELEASED_GROUP_NORM, SEARCHED, RELEASED_ONI, SMALL_BRANCHES)
-AT_BOTH_SIZES = tuple(row for row in EVERY_ROW if row is not SEARCHED)
-BEGINNINGS = (RELEASED_ONI, BATCH_NORM, ONI, XAVIER, SMALL_BRANCHES)
-"""Which of them train at the large rate?"""
-SLOW_BEGINNINGS = (ONI, XAVIER, BATCH_NORM)
-PRESETS: dict[str, dict[str, Any]] = {
-    "smoke": {
-        "network": "resnet8",
-        "batch_sizes": (8, 4),
-        "data": "generated",
-        "samples": 16,
-        "epochs": 1,
-        "seeds": 1,
-        "trial": {"validation": 16},
-        "beginning": {"network": "resnet14", "samples": 16, "epochs": 1},
-        "slow_beginning": {"epochs": 1},
-    },
-    "laptop": {
-        "network": "resnet20",
-        "batch_sizes": (128, 8),
-        "data": "cifar10",
-        "samples": 3000,
-        "epochs": 8,
-        "measure_every": 8,
-        "seeds": 1,
-        "beginning": {"network": "resnet110", "samples": 3000, "epochs": 1},
-        "slow_beginning": {"epochs": 1},
-    },
-    "full": {
-        "network": "resnet20",
-        "batch_sizes": (128, 8),
-        "data": "cifar10",
-        "samples": 10_000,
-        "validation": HELD_OUT,
-        "epochs": 8,
-        "measure_every": 4,
-        "seeds": 2,
-        "trial": {},
-        "every_candidate": False,
-        "precision": "bf16-mixed",
-        "beginning": {"network": "resnet110", "samples": 0, "epochs": 3},
-        "slow_beginning": {"samples": 10_000, "epochs": 4, "precision": "bf16-mixed"},
-    },
-    "paper": {
-        "network": "resnet110",
-        "batch_sizes": (128, 2),
-        "data": "cifar10",
-        "samples": 0,
-        "epochs": 160,
-        "seeds": 5,
-        "trial": {"validation": HELD_OUT},
-    },
-}
-
-
-def plan(
-    seed: int,
-    *,
-    network: str,
-    batch_sizes: Sequence[int],
-    seeds: int,
-    data: str,
-    trial: Mapping[str, Any] | None = None,
-    every_candidate: bool = True,
-    beginning: Mapping[str, Any] | None = None,
-    slow_beginning: Mapping[str, Any] | None = None,
-    **sizes: Any,
-) -> list[Training]:
-    """All rows with each batch size, seed by seed, then the first steps of a deep network.
-
-    Args:
-        seed: the first.
-        network: the one that is trained to the end.
-        batch_sizes: the first one is searched for learning rates, which are scaled for the others.
-        seeds: how many.
-        data: of every run.
-        trial: what differs in trials; without it, every row has its own rate.
-        every_candidate: whether to choose among the candidates of a row too.
-        beginning: the network and sizes of the first steps at a constant, large rate, in float32.
-        slow_beginning: what differs at the small rate, with the first seed.
-        sizes: of the runs to the end.
-    """
-    every_seed = range(seed, seed + seeds)
-    searched = None if trial is None else {**trial, "seed": seed, "batch_size": batch_sizes[0]}
-    runs: list[Training] = []
-    for batch_size in batch_sizes:
-        config = make_config(network, batch_size=batch_size, data=data, **sizes)
-        runs += plan_rows(
-            EVERY_ROW if batch_size == batch_sizes[0] else AT_BOTH_SIZES,
-            config,
-            every_seed,
-            group=name_group(network, batch_size, batch_sizes),
-            trial=searched,
-            every_candidate=every_candidate,
-            rate_factor=batch_size / batch_sizes[0],
-        )
-    for rate, rows, chosen, changes in (
-        (RATE, BEGINNINGS, every_seed, {}),
-        (SMALL_RATE, SLOW_BEGINNINGS, every_seed[:1], slow_beginning),
-    ):
-        if beginning is None or changes is None:
-            continue
-        sizes = {"data": data, **beginning, **changes}
-        deep = sizes.pop("network")
-        config = make_config(deep, batch_size=batch_sizes[0], drops=(), measure_every=sizes["epochs"], **sizes)
-        at_rate = [replace(row, rate=rate) for row in rows]
-        runs += plan_rows(at_rate, config, chosen, group=name_beginning(deep, rate))
-    return runs
-
-
-def name_group(network: str, batch_size: int, batch_sizes: Sequence[int]) -> str:
-    return network if batch_size == batch_sizes[0] else f"{network}, batch {batch_size}"
-
-
-def name_beginning(network: str, rate: float) -> str:
-    """The group of first steps at a learning rate."""
-    return f"{network} at {rate:g}"
-
-
-# Reading the results.
-
-
-def find_finals(results: Results) -> Results:
-    """The runs to the end."""
-    return Results(run for run in results if " at " not in run.parameters.group)
-
-
-def find_beginnings(results: Results) -> Results:
-    """The first steps of a deep network."""
-    return Results(run for run in results if " at " in run.parameters.group)
-
-
-def on_deep(results: Results) -> Results:
-    """The runs to the end of the paper's network."""
-    return Results(run for run in find_finals(results) if run.parameters.group.startswith(DEEP))
-
-
-def on_shallow(results: Results) -> Results:
-    """The runs to the end of other networks."""
-    return Results(run for run in find_finals(results) if not run.parameters.group.startswith(DEEP))
 
 
 def table(results: Results) -> Comparison:
@@ -359,12 +163,6 @@ def judge_beginning(row: Row, *, trains: bool = True) -> Callable[[Results], Jud
     return judge
 
 
-def at_large_rate(results: Results) -> Results:
-    """The beginnings on the paper's network at its learning rate."""
-    return results.where(group=name_beginning(DEEP, RATE))
-
-
-FIRST_STEPS = {"steps": 1000, "seeds": 2}
 CLAIMS = [
     *(
         Claim(Kind.PAPER, f"Res-110: {text}", judge, LONG, on_deep)
@@ -432,19 +230,6 @@ def charts(results: Results) -> list[Chart]:
     return [chart for chart in drawn if chart.series]
 
 
-CHOICES = (
-    "Residual networks with parameter-free shortcuts (option A). As the text has it: SGD with momentum 0.9 and weight "
-    "decay 1e-4, learning rate 0.1 (Xavier: the best of {.1, .01, .001} on 5,000 held-out images), a tenth of it after "
-    "1/2 and 3/4 of the epochs, and in proportion to the batch size; ONI's scales start from 128 training images, so "
-    "that every convolution's output has mean 0 and variance 1, with biases that do the same. The released code does "
-    "not: its scales start at 0.8 and decay, and its biases are missing from the parameters that it trains, so that "
-    "they stay where torch's uniform initialisation leaves them; that is a row of its own. From the code: 5 steps, "
-    "Z orthogonal at first, biases where there is no normalisation, He's weights by fan-out where there is. Scales do "
-    "not decay (in the code they do). The text searches the group size of group normalisation over {64, 32, 16}; the "
-    "released code takes these for numbers of groups, of which most layers then have as many as channels: a row of its "
-    "own. "
-    f"{VARIANTS}. "
-)
 EXPERIMENT = Experiment(
     id="table2",
     title="A residual network without batch normalisation, CIFAR-10",

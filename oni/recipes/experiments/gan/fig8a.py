@@ -7,20 +7,17 @@ from typing import TYPE_CHECKING
 
 from oni.recipes.experiments.experiment import Claim, Experiment, Results
 from oni.recipes.experiments.gan.family import (
-    DISTANCES,
     LONG,
     PAPER_LENGTH,
     describe_choices,
-    find_runs,
-    judge_closer,
     make_plan,
     make_presets,
     make_sweeps,
-    make_table,
     measure,
     oni,
     spectral,
 )
+from oni.recipes.experiments.gan.table import DISTANCES, find_runs, judge_closer, make_table
 from oni.recipes.experiments.runs import Row
 from oni.recipes.experiments.verdicts import Judgement, Kind
 

@@ -6,20 +6,17 @@ from typing import TYPE_CHECKING
 
 from oni.recipes.experiments.experiment import Claim, Experiment, Results
 from oni.recipes.experiments.gan.family import (
-    DISTANCES,
     PAPER_LENGTH,
     SHORT,
     describe_choices,
-    judge_pairs,
     make_plan,
     make_presets,
     make_sweeps,
-    make_table,
     measure,
-    nobody_diverges,
     oni,
     spectral,
 )
+from oni.recipes.experiments.gan.table import DISTANCES, judge_pairs, make_table, nobody_diverges
 from oni.recipes.experiments.verdicts import Kind
 
 if TYPE_CHECKING:

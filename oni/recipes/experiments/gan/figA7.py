@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from oni.recipes.experiments.experiment import Results
 from oni.recipes.experiments.gan import fig8a, fig8b
-from oni.recipes.experiments.gan.family import SCORES, describe_choices, make_table
+from oni.recipes.experiments.gan.family import describe_choices
 from oni.recipes.experiments.gan.scores import NEEDS_SCORES, judge_scores, score_charts
+from oni.recipes.experiments.gan.table import SCORES, make_table
 from oni.recipes.experiments.runs import Training
 
 if TYPE_CHECKING:

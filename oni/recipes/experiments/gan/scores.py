@@ -8,7 +8,8 @@ from statistics import fmean
 from typing import TYPE_CHECKING
 
 from oni.recipes.experiments.experiment import Claim, Results
-from oni.recipes.experiments.gan.family import PAPER_LENGTH, SCORES, SHORT, Pairs, at_the_end, find_runs, missing
+from oni.recipes.experiments.gan.family import PAPER_LENGTH, SHORT, Pairs
+from oni.recipes.experiments.gan.table import SCORES, at_the_end, find_runs, missing
 from oni.recipes.experiments.runs import Row
 from oni.recipes.experiments.verdicts import Judgement, Kind, Verdict, all_hold, is_lower
 
