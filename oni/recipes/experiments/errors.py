@@ -1,4 +1,4 @@
-"""What training runs of several seeds gave: their errors and what they cost, as cells of a table."""
+"""What the runs of a row gave, over seeds: their errors and what they cost, as numbers and as cells of a table."""
 
 from __future__ import annotations
 
@@ -6,12 +6,42 @@ import statistics
 from collections.abc import Sequence
 
 from oni.recipes.experiments.experiment import Quantity, Results
+from oni.recipes.experiments.runs import Row
 from oni.recipes.run_files.recorded import percent
 
-__all__ = ["COST_COLUMNS", "COST_NOTE", "errors_at", "mean_and_deviation", "mean_error", "summarise_cost"]
+__all__ = [
+    "COST_COLUMNS",
+    "COST_NOTE",
+    "count_test_images",
+    "errors_at",
+    "find_runs",
+    "mean_and_deviation",
+    "mean_error",
+    "row_errors",
+    "summarise_cost",
+]
 
 COST_COLUMNS = ["ms per step", "core-hours"]
 COST_NOTE = "Core-hours: of all seeds together, measurements on the way included."
+
+
+def find_runs(results: Results, row: Row, group: str | None = None) -> Results:
+    """The runs of a row, one of each seed; in one group, if it is given."""
+    return results.where(row=row.name, **({} if group is None else {"group": group}))
+
+
+def row_errors(
+    results: Results, rows: Sequence[Row], part: str = "test", *, group: str | None = None
+) -> dict[str, list[float]]:
+    """The errors at the end by the title of the row, of all seeds; none of a row without runs."""
+    return {row.title: errors_at(find_runs(results, row, group), part) for row in rows}
+
+
+def count_test_images(results: Results) -> int:
+    """How many images the networks were tested on."""
+    from oni.recipes.data.datasets import DATASETS
+
+    return DATASETS[next(run.parameters.data for run in results if hasattr(run.parameters, "data"))].test_images
 
 
 def mean_and_deviation(values: Sequence[float]) -> Quantity:

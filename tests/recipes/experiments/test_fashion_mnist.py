@@ -5,9 +5,10 @@ from dataclasses import asdict
 import pytest
 from torch.nn.utils import parametrize
 
+from oni.recipes.experiments.errors import find_runs
 from oni.recipes.experiments.experiment import Results, Run
 from oni.recipes.experiments.fashion_mnist import family, fig5, fig6, fig7a, figA2, figA3, figA6
-from oni.recipes.experiments.fashion_mnist.family import PRINTED, find_runs, make_plan, mlp
+from oni.recipes.experiments.fashion_mnist.family import PRINTED, make_plan, mlp
 from oni.recipes.experiments.runs import Training
 from oni.recipes.tasks.classification import build_network
 

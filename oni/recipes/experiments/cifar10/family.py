@@ -11,6 +11,7 @@ from oni.recipes.experiments.errors import (
     COST_COLUMNS,
     COST_NOTE,
     errors_at,
+    find_runs,
     mean_and_deviation,
     mean_error,
     summarise_cost,
@@ -39,7 +40,6 @@ __all__ = [
     "describe_differences",
     "describe_network",
     "drop_epochs",
-    "find_runs",
     "groups_of",
     "judge_all",
     "make_cells",
@@ -49,7 +49,6 @@ __all__ = [
     "name_network",
     "on_first_network",
     "read_trials",
-    "row_errors",
     "row_speeds",
     "style_rows",
 ]
@@ -145,16 +144,6 @@ def groups_of(results: Results) -> list[str]:
 def on_first_network(results: Results) -> Results:
     """The runs of the network that comes first."""
     return results.where(group=groups_of(results)[0]) if results else results
-
-
-def find_runs(results: Results, row: Row, group: str) -> Results:
-    """The runs of a row in a group, one of each seed."""
-    return results.where(row=row.name, group=group)
-
-
-def row_errors(results: Results, rows: Sequence[Row], group: str, part: str = "test") -> dict[str, list[float]]:
-    """The errors at the end of each row, of all seeds; none of a row without runs."""
-    return {row.title: errors_at(find_runs(results, row, group), part) for row in rows}
 
 
 def row_speeds(results: Results, rows: Sequence[Row], group: str) -> dict[str, list[float]]:

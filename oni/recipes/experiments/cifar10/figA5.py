@@ -11,7 +11,6 @@ from oni.recipes.experiments.cifar10.family import (
     SPEED_COLUMNS,
     SPEED_NOTE,
     describe_network,
-    find_runs,
     groups_of,
     make_speed_cells,
     mean_over_epochs,
@@ -36,6 +35,7 @@ from oni.recipes.experiments.cifar10.residual_rows import (
     name_beginning,
     on_deep,
 )
+from oni.recipes.experiments.errors import find_runs
 from oni.recipes.experiments.experiment import Claim, Comparison, Quantity, Results
 from oni.recipes.experiments.runs import COLOURS
 from oni.recipes.experiments.verdicts import Judgement, Kind, judge_lower

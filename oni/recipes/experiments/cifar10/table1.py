@@ -15,7 +15,6 @@ from oni.recipes.experiments.cifar10.family import (
     TEST_IMAGES,
     VARIANTS,
     chart_rates,
-    find_runs,
     groups_of,
     judge_all,
     make_cells,
@@ -23,10 +22,9 @@ from oni.recipes.experiments.cifar10.family import (
     name_network,
     on_first_network,
     read_trials,
-    row_errors,
     style_rows,
 )
-from oni.recipes.experiments.errors import mean_and_deviation
+from oni.recipes.experiments.errors import find_runs, mean_and_deviation, row_errors
 from oni.recipes.experiments.experiment import Claim, Comparison, Experiment, Quantity, Results
 from oni.recipes.experiments.runs import Row, Training, count_steps, describe_sweeps, plan_rows
 from oni.recipes.experiments.search import HELD_OUT
@@ -188,8 +186,8 @@ def table(results: Results) -> Comparison:
 
 def judge_rows(results: Results, network: str, own: Sequence[Row], others: Sequence[Row]) -> Judgement:
     """Whether the test errors of rows are below those of others; the spread is pooled over all rows."""
-    ours, theirs = (row_errors(results, rows, network) for rows in (own, others))
-    pooled = list(row_errors(results, ROWS, network).values())
+    ours, theirs = (row_errors(results, rows, group=network) for rows in (own, others))
+    pooled = list(row_errors(results, ROWS, group=network).values())
     return judge_lower(ours, theirs, images=TEST_IMAGES, pooled=pooled)
 
 
@@ -208,7 +206,9 @@ def judge_practice(results: Results, network: str) -> Judgement:
 def judge_newton(results: Results) -> Judgement:
     """Whether ONI has a lower test error than OLM, each seed averaged over all networks."""
     networks = groups_of(results)
-    by_row = [[row_errors(results, [row], network)[row.title] for network in networks] for row in (ONI, OLM_SQRT2)]
+    by_row = [
+        [row_errors(results, [row], group=network)[row.title] for network in networks] for row in (ONI, OLM_SQRT2)
+    ]
     ours, theirs = ([statistics.fmean(errors) for errors in zip(*row, strict=False)] for row in by_row)
     verdict, text = judge_lower({ONI.title: ours}, {OLM_SQRT2.title: theirs}, images=TEST_IMAGES * len(networks))
     return verdict, f"{len(networks)} of {len(NETWORKS)} networks: {text}"

@@ -14,11 +14,9 @@ from oni.recipes.experiments.cifar10.family import (
     SHORT,
     TEST_IMAGES,
     describe_network,
-    find_runs,
     groups_of,
     make_cells,
     name_network,
-    row_errors,
     style_rows,
 )
 from oni.recipes.experiments.cifar10.residual_rows import (
@@ -42,7 +40,7 @@ from oni.recipes.experiments.cifar10.residual_rows import (
     on_shallow,
     plan,
 )
-from oni.recipes.experiments.errors import errors_at, mean_and_deviation, summarise_cost
+from oni.recipes.experiments.errors import errors_at, find_runs, mean_and_deviation, row_errors, summarise_cost
 from oni.recipes.experiments.experiment import Claim, Comparison, Experiment, Quantity, Results
 from oni.recipes.experiments.runs import Row, Training, describe_sweeps
 from oni.recipes.experiments.verdicts import (
@@ -148,8 +146,8 @@ def judge_unchanged(row: Row) -> Callable[[Results], Judgement]:
 def judge_xavier(results: Results) -> Judgement:
     judgements = {}
     for group in groups_of(results):
-        others = row_errors(results, [row for row in ROWS if row is not XAVIER], group)
-        judgements[group] = judge_lower(others, row_errors(results, [XAVIER], group), images=TEST_IMAGES)
+        others = row_errors(results, [row for row in ROWS if row is not XAVIER], group=group)
+        judgements[group] = judge_lower(others, row_errors(results, [XAVIER], group=group), images=TEST_IMAGES)
     return join_judgements(judgements)
 
 

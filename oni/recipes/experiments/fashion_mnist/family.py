@@ -6,7 +6,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from oni.recipes.experiments.errors import COST_COLUMNS, COST_NOTE, errors_at, mean_and_deviation, summarise_cost
+from oni.recipes.experiments.errors import (
+    COST_COLUMNS,
+    COST_NOTE,
+    count_test_images,
+    errors_at,
+    find_runs,
+    mean_and_deviation,
+    row_errors,
+    summarise_cost,
+)
 from oni.recipes.experiments.experiment import Comparison, Quantity, Results
 from oni.recipes.experiments.runs import Row, Training, measure, plan_rows
 from oni.recipes.experiments.search import HELD_OUT
@@ -34,10 +43,7 @@ __all__ = [
     "TRAINS",
     "WATCHED",
     "WIDTH",
-    "count_test_images",
     "describe_choices",
-    "errors_of",
-    "find_runs",
     "is_orthogonalised",
     "judge_practice",
     "make_config",
@@ -254,11 +260,6 @@ COLOURS = {
 """Of the lines, by name; variants of a method that are not here are drawn in shades of one colour."""
 
 
-def find_runs(results: Results, row: Row) -> Results:
-    """The runs of a row, one of each seed."""
-    return results.where(row=row.name)
-
-
 def style_rows(results: Results, rows: Sequence[Row], *, shades: bool = False) -> Styles:
     """Colour and runs of each row that has runs, by its title; ``shades`` of one colour for a sweep."""
     from oni.recipes.charts.curves import ramp
@@ -304,23 +305,11 @@ def spectra(runs: Results, layer: int) -> list[tuple[list[float], list[float]]]:
     return pairs
 
 
-def errors_of(results: Results, rows: Sequence[Row], part: str = "train") -> dict[str, list[float]]:
-    """The errors at the end by the title of the row, of all seeds; none of a row without runs."""
-    return {row.title: errors_at(find_runs(results, row), part) for row in rows}
-
-
-def count_test_images(results: Results) -> int:
-    """How many images the networks were tested on."""
-    from oni.recipes.data.datasets import DATASETS
-
-    return DATASETS[next(run.parameters.data for run in results if hasattr(run.parameters, "data"))].test_images
-
-
 def judge_practice(rows: Sequence[Row], ours: Row) -> Callable[[Results], Judgement]:
     """Whether our network ends with a lower test error than each of the practitioners' networks."""
 
     def judge(results: Results) -> Judgement:
-        own, others = (errors_of(results, chosen, "test") for chosen in ([ours], rows))
+        own, others = (row_errors(results, chosen) for chosen in ([ours], rows))
         return judge_lower(own, others, images=count_test_images(results))
 
     return judge

@@ -6,7 +6,7 @@ import statistics
 from functools import partial
 from typing import TYPE_CHECKING
 
-from oni.recipes.experiments.errors import errors_at
+from oni.recipes.experiments.errors import errors_at, find_runs, row_errors
 from oni.recipes.experiments.experiment import Claim, Experiment, Results
 from oni.recipes.experiments.fashion_mnist.family import (
     ISOMETRIC,
@@ -17,8 +17,6 @@ from oni.recipes.experiments.fashion_mnist.family import (
     SPECTRUM_STEP,
     START,
     describe_choices,
-    errors_of,
-    find_runs,
     judge_practice,
     make_plan,
     make_table,
@@ -67,12 +65,12 @@ def faster_at_first(results: Results) -> Judgement:
 
 
 def loses_its_advantage(results: Results) -> Judgement:
-    start, plain = errors_of(results, [ORTH_INIT, PLAIN]).values()
+    start, plain = row_errors(results, [ORTH_INIT, PLAIN], "train").values()
     return judge_equal({"training error at the end, OrthInit and plain": (start, plain)}, NOTABLE)
 
 
 def lowest_at_the_end(results: Results) -> Judgement:
-    return judge_lower(errors_of(results, [ONI]), errors_of(results, [PLAIN, ORTH_INIT]))
+    return judge_lower(*(row_errors(results, rows, "train") for rows in ([ONI], [PLAIN, ORTH_INIT])))
 
 
 SPREAD = 0.01

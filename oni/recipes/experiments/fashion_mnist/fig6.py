@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from oni.recipes.experiments.errors import errors_at
+from oni.recipes.experiments.errors import count_test_images, errors_at, find_runs, row_errors
 from oni.recipes.experiments.experiment import Claim, Experiment, Results
 from oni.recipes.experiments.fashion_mnist.family import (
     CONVERGED,
@@ -15,10 +15,7 @@ from oni.recipes.experiments.fashion_mnist.family import (
     PRESETS,
     PRINTED,
     START,
-    count_test_images,
     describe_choices,
-    errors_of,
-    find_runs,
     judge_practice,
     make_plan,
     make_table,
@@ -119,13 +116,14 @@ def scale_makes_no_difference(part: str) -> Callable[[Results], Judgement]:
 def no_convergence(results: Results) -> Judgement:
     """OLM with the scale is the control."""
     own, control = (
-        errors_of(results, [SCALED[20, method] for method in methods]) for methods in (("oni-ns", "olm-ns"), ("olm",))
+        row_errors(results, [SCALED[20, method] for method in methods], "train")
+        for methods in (("oni-ns", "olm-ns"), ("olm",))
     )
     return judge_trains(own, control, CONVERGED, trains=False)
 
 
 def convergence(results: Results) -> Judgement:
-    return judge_trains(errors_of(results, [SCALED[20, "oni"], SCALED[20, "olm"]]), {}, CONVERGED)
+    return judge_trains(row_errors(results, [SCALED[20, "oni"], SCALED[20, "olm"]], "train"), {}, CONVERGED)
 
 
 def same_as_olm(scale: str, steps: int, *more: tuple[str, Row, Row]) -> Callable[[Results], Judgement]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oni.recipes.experiments.errors import errors_at
+from oni.recipes.experiments.errors import count_test_images, errors_at, find_runs
 from oni.recipes.experiments.experiment import Claim, Experiment, Results
 from oni.recipes.experiments.fashion_mnist.family import (
     COLOURS,
@@ -12,9 +12,7 @@ from oni.recipes.experiments.fashion_mnist.family import (
     NOTABLE,
     PRESETS,
     PRINTED,
-    count_test_images,
     describe_choices,
-    find_runs,
     make_plan,
     make_table,
     measure_watched,

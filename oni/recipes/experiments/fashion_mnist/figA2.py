@@ -7,13 +7,13 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
+from oni.recipes.experiments.errors import find_runs
 from oni.recipes.experiments.experiment import Claim, Experiment, Results
 from oni.recipes.experiments.fashion_mnist.family import (
     LONG,
     PRESETS,
     START,
     describe_choices,
-    find_runs,
     make_plan,
     make_table,
     measure_watched,

@@ -6,16 +6,14 @@ import statistics
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from oni.recipes.experiments.errors import errors_at
+from oni.recipes.experiments.errors import count_test_images, errors_at, find_runs
 from oni.recipes.experiments.experiment import Claim, Experiment, Results
 from oni.recipes.experiments.fashion_mnist.family import (
     LONG,
     PRESETS,
     PRINTED,
     WIDTH,
-    count_test_images,
     describe_choices,
-    find_runs,
     make_plan,
     make_table,
     measure_watched,

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from oni.recipes.experiments.errors import errors_at, mean_and_deviation, mean_error
+from oni.recipes.experiments.errors import count_test_images, errors_at, mean_and_deviation, mean_error
 from oni.recipes.experiments.experiment import Claim, Comparison, Experiment, Quantity, Results
-from oni.recipes.experiments.fashion_mnist.family import TRAINS, count_test_images
+from oni.recipes.experiments.fashion_mnist.family import TRAINS
 from oni.recipes.experiments.fashion_mnist.step_times import StepTimes, time_steps
 from oni.recipes.experiments.fashion_mnist.trials import (
     HE,

@@ -6,9 +6,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from oni.recipes.experiments.errors import errors_at, mean_error
+from oni.recipes.experiments.errors import errors_at, find_runs, mean_error
 from oni.recipes.experiments.experiment import Results
-from oni.recipes.experiments.fashion_mnist.family import COLOURS, ISOMETRIC, TRAINS, find_runs, make_config, mlp
+from oni.recipes.experiments.fashion_mnist.family import (
+    COLOURS,
+    ISOMETRIC,
+    TRAINS,
+    make_config,
+    mlp,
+)
 from oni.recipes.experiments.runs import Row, Training, plan_rows
 
 if TYPE_CHECKING:

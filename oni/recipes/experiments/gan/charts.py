@@ -7,15 +7,10 @@ import statistics
 from collections.abc import Mapping, Sequence
 
 from oni.recipes.charts.chart import Chart, Series
+from oni.recipes.experiments.errors import find_runs
 from oni.recipes.experiments.experiment import Results
 from oni.recipes.experiments.gan.family import Pairs
-from oni.recipes.experiments.gan.table import (
-    FACTORS,
-    TRAINING_DISTANCE,
-    Column,
-    at_the_end,
-    find_runs,
-)
+from oni.recipes.experiments.gan.table import FACTORS, TRAINING_DISTANCE, Column, at_the_end
 from oni.recipes.experiments.runs import Row
 
 __all__ = ["COLOURS", "Places", "drawn", "end_chart", "pair_charts", "place_pairs", "training_chart", "way_chart"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from oni.recipes.experiments.errors import find_runs
 from oni.recipes.experiments.experiment import Claim, Experiment, Results
 from oni.recipes.experiments.gan.family import (
     LONG,
@@ -17,7 +18,7 @@ from oni.recipes.experiments.gan.family import (
     oni,
     spectral,
 )
-from oni.recipes.experiments.gan.table import DISTANCES, find_runs, judge_closer, make_table
+from oni.recipes.experiments.gan.table import DISTANCES, judge_closer, make_table
 from oni.recipes.experiments.runs import Row
 from oni.recipes.experiments.verdicts import Judgement, Kind
 

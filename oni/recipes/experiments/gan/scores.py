@@ -7,9 +7,10 @@ from math import isfinite
 from statistics import fmean
 from typing import TYPE_CHECKING
 
+from oni.recipes.experiments.errors import find_runs
 from oni.recipes.experiments.experiment import Claim, Results
 from oni.recipes.experiments.gan.family import PAPER_LENGTH, SHORT, Pairs
-from oni.recipes.experiments.gan.table import SCORES, at_the_end, find_runs, missing
+from oni.recipes.experiments.gan.table import SCORES, at_the_end, missing
 from oni.recipes.experiments.runs import Row
 from oni.recipes.experiments.verdicts import Judgement, Kind, Verdict, all_hold, is_lower
 

@@ -7,9 +7,10 @@ import io
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from oni.recipes.experiments.errors import find_runs
 from oni.recipes.experiments.experiment import Comparison, Experiment, Quantity, Results
 from oni.recipes.experiments.gan.family import make_plan, make_sweeps
-from oni.recipes.experiments.gan.table import NOT_MEASURED, find_runs, outcome
+from oni.recipes.experiments.gan.table import NOT_MEASURED, outcome
 from oni.recipes.experiments.runs import Row, Training, train
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from oni.recipes.experiments.errors import COST_COLUMNS, COST_NOTE, summarise_cost
+from oni.recipes.experiments.errors import COST_COLUMNS, COST_NOTE, find_runs, summarise_cost
 from oni.recipes.experiments.experiment import Comparison, Quantity, Results, Run
 from oni.recipes.experiments.gan.family import NETWORKS, PRINTED_WIDTHS, Pairs
 from oni.recipes.experiments.runs import Row
@@ -21,7 +21,6 @@ __all__ = [
     "TRAINING_DISTANCE",
     "Column",
     "at_the_end",
-    "find_runs",
     "judge_closer",
     "judge_pairs",
     "make_table",
@@ -61,11 +60,6 @@ FACTORS = {"kid": 1000.0}
 INCEPTION = ("fid", "kid", "inception_score")
 OPTIONS = {"inception": "--inception FILE", "classifier": "--classifier RUN"}
 REMEDIES = {"inception_score": "--inception FILE with class scores", "class_score": OPTIONS["classifier"]}
-
-
-def find_runs(results: Results, row: Row) -> Results:
-    """The runs of a row, one of each seed."""
-    return results.where(row=row.name)
 
 
 def at_the_end(runs: Results, name: str) -> list[float]:

@@ -35,8 +35,8 @@ __all__ = [
     "SHORT",
     "STEPS",
     "SWEEPS",
+    "best_errors",
     "count_classes",
-    "count_test_images",
     "describe_choice",
     "describe_differences",
     "find_best",
@@ -46,7 +46,6 @@ __all__ = [
     "make_error_cells",
     "name_row",
     "plan_network",
-    "row_errors",
     "style_rows",
 ]
 
@@ -240,18 +239,11 @@ def lowest_errors(runs: Results, part: str = "test") -> list[float]:
     ]
 
 
-def row_errors(
+def best_errors(
     results: Results, rows: Sequence[Row], network: str | None = None, part: str = "test"
 ) -> dict[str, list[float]]:
     """The errors at the end of each row, of all seeds; none of a row without runs."""
     return {row.title: errors_at(find_best(results, row, network), part) for row in rows}
-
-
-def count_test_images(results: Results) -> int:
-    """How many images the networks were tested on."""
-    from oni.recipes.data.datasets import DATASETS
-
-    return DATASETS[results[0].parameters.data].test_images
 
 
 def count_classes(results: Results) -> int:

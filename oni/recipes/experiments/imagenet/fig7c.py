@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from oni.recipes.experiments.errors import errors_at, mean_and_deviation
+from oni.recipes.experiments.errors import count_test_images, errors_at, mean_and_deviation
 from oni.recipes.experiments.experiment import Claim, Comparison, Experiment, Quantity, Results
 from oni.recipes.experiments.imagenet.family import (
     AGAIN,
@@ -16,7 +16,6 @@ from oni.recipes.experiments.imagenet.family import (
     SHORT,
     STEPS,
     SWEEPS,
-    count_test_images,
     describe_choice,
     describe_differences,
     lowest_errors,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from oni.recipes.experiments.errors import count_test_images
 from oni.recipes.experiments.experiment import Claim, Comparison, Experiment, Quantity, Results
 from oni.recipes.experiments.imagenet.family import (
     AGAIN,
@@ -13,8 +14,8 @@ from oni.recipes.experiments.imagenet.family import (
     PRESETS,
     SHORT,
     SWEEPS,
+    best_errors,
     count_classes,
-    count_test_images,
     describe_choice,
     describe_differences,
     find_best,
@@ -22,7 +23,6 @@ from oni.recipes.experiments.imagenet.family import (
     make_error_cells,
     name_row,
     plan_network,
-    row_errors,
     style_rows,
 )
 from oni.recipes.experiments.runs import Row, Training, describe_sweeps
@@ -110,8 +110,8 @@ def judge_rows(others: Sequence[Row], part: str = "test") -> Callable[[Results],
     """Whether ONI has a lower error than other rows; the spread is pooled over all rows."""
 
     def judge(results: Results) -> Judgement:
-        own, theirs = (row_errors(results, rows, part=part) for rows in ([ONI], others))
-        pooled = list(row_errors(results, ROWS, part=part).values())
+        own, theirs = (best_errors(results, rows, part=part) for rows in ([ONI], others))
+        pooled = list(best_errors(results, ROWS, part=part).values())
         return judge_lower(own, theirs, images=count_test_images(results), pooled=pooled)
 
     return judge

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from oni.recipes.experiments.errors import errors_at, mean_and_deviation
+from oni.recipes.experiments.errors import count_test_images, errors_at, mean_and_deviation
 from oni.recipes.experiments.experiment import Claim, Comparison, Experiment, Quantity, Results
 from oni.recipes.experiments.imagenet.family import (
     AGAIN,
@@ -16,7 +16,7 @@ from oni.recipes.experiments.imagenet.family import (
     RELEASED,
     SHORT,
     SWEEPS,
-    count_test_images,
+    best_errors,
     describe_choice,
     describe_differences,
     find_best,
@@ -24,7 +24,6 @@ from oni.recipes.experiments.imagenet.family import (
     make_error_cells,
     name_row,
     plan_network,
-    row_errors,
     style_rows,
 )
 from oni.recipes.experiments.runs import Training, describe_sweeps
@@ -94,8 +93,8 @@ def judge_help(kind: str) -> Callable[[Results], Judgement]:
     """Whether ONI has the lower test error on an architecture; the spread is pooled over all six."""
 
     def judge(results: Results) -> Judgement:
-        own, other = (row_errors(results, [CELLS[kind, method]]) for method in ("oni", "plain"))
-        pooled = list(row_errors(results, list(CELLS.values())).values())
+        own, other = (best_errors(results, [CELLS[kind, method]]) for method in ("oni", "plain"))
+        pooled = list(best_errors(results, list(CELLS.values())).values())
         return judge_lower(own, other, images=count_test_images(results), pooled=pooled)
 
     return judge
@@ -105,7 +104,7 @@ def judge_train(results: Results) -> Judgement:
     """Whether ONI without BN has the lowest training error of all six."""
     best = CELLS["none", "oni"]
     others = [row for row in CELLS.values() if row is not best]
-    return judge_lower(row_errors(results, [best], part="train"), row_errors(results, others, part="train"))
+    return judge_lower(best_errors(results, [best], part="train"), best_errors(results, others, part="train"))
 
 
 def judge_same(results: Results) -> Judgement:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from oni.recipes.experiments.errors import count_test_images
 from oni.recipes.experiments.experiment import Claim, Comparison, Experiment, Quantity, Results
 from oni.recipes.experiments.imagenet.family import (
     AGAIN,
@@ -14,7 +15,7 @@ from oni.recipes.experiments.imagenet.family import (
     PRESETS,
     SHORT,
     SWEEPS,
-    count_test_images,
+    best_errors,
     describe_choice,
     describe_differences,
     find_best,
@@ -23,7 +24,6 @@ from oni.recipes.experiments.imagenet.family import (
     make_error_cells,
     name_row,
     plan_network,
-    row_errors,
     style_rows,
 )
 from oni.recipes.experiments.imagenet.table4 import CHOICES
@@ -92,7 +92,7 @@ def judge_help(kind: str) -> Callable[[Results], Judgement]:
     def judge(results: Results) -> Judgement:
         judgements = {}
         for network in networks_of(results):
-            own, other = (row_errors(results, [CELLS[kind, method]], network) for method in ("oni", "plain"))
+            own, other = (best_errors(results, [CELLS[kind, method]], network) for method in ("oni", "plain"))
             judgements[network] = judge_lower(own, other, images=count_test_images(results))
         return join_judgements(judgements)
 
