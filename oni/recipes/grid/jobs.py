@@ -17,21 +17,21 @@ __all__ = ["POLL_SECONDS", "Attempt", "Engine", "Job"]
 
 ENGINES = ("local", "ray")
 POLL_SECONDS = 5.0
-"""Between two looks at runs that another process is training."""
+"""Seconds to wait before trying again a run that another process is training."""
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class Engine:
-    """Where runs are trained. One process trains a run on one device; ``local`` alone knows more of them."""
+    """Where runs are trained. Only ``local`` trains one run on several devices."""
 
     name: str = "local"
-    """``"local"``: in this process, in turn; ``"ray"``: over a Ray cluster."""
+    """``"local"``: in this process, one after the other; ``"ray"``: over a Ray cluster."""
     address: str | None = None
-    """Of a running cluster: ``"auto"`` or ``HOST:PORT``. Ray is started on this machine otherwise, and ended again."""
+    """Of a running cluster: ``"auto"`` or ``HOST:PORT``. Otherwise Ray is started here, and stopped again."""
     gpus_per_run: float | None = None
-    """A part of a GPU up to a whole one; otherwise one if the cluster has any, and none on CPUs."""
+    """A fraction of a GPU, up to a whole one. By default one if the cluster has GPUs, and none otherwise."""
 
     def __post_init__(self) -> None:
         if self.name not in ENGINES:
@@ -63,15 +63,15 @@ class Engine:
 
 @dataclass(frozen=True)
 class Attempt:
-    """One attempt at a run: what an engine tells the function that trains it."""
+    """One attempt at a run: what an engine passes to the function that trains it."""
 
     reporter: Reporter
     resume: bool = False
     """Whether an earlier attempt may have left a checkpoint, from which to continue."""
     accelerator: str | None = None
-    """Instead of the one that was asked for."""
+    """Overrides the one that the user chose."""
     cores: int | None = None
-    """How many the run has to itself, if not all of the machine."""
+    """How many cores the run may use, if not all of the machine."""
 
     def place(self, hardware: Hardware) -> Hardware:
         """The hardware of this attempt, from what was asked for."""

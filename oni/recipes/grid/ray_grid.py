@@ -157,7 +157,7 @@ def train_here(number: int, pickled: bytes, resume: bool, threads: int, gpus: fl
 
 
 class Grid(Generic[T]):
-    """Runs that train, wait, or have ended."""
+    """The state of all runs: waiting, submitted or finished."""
 
     def __init__(
         self,
@@ -175,11 +175,11 @@ class Grid(Generic[T]):
         self.ray, self.jobs, self.runs, self.overall = ray, jobs, runs, overall
         self.results: dict[int, T] = {}
         self.waiting = dict.fromkeys(range(len(jobs)), 0.0)
-        """When each of them may be submitted."""
+        """When each waiting run may be submitted."""
         self.submitted: dict[Any, int] = {}
-        """The numbers of runs by what Ray gave for them."""
+        """The number of the run of each Ray task."""
         self.begun: dict[int, float] = {}
-        """When a worker took each of them up."""
+        """When a worker started each of them."""
         self.deaths = [0] * len(jobs)
         self.died = [False] * len(jobs)
         self.mailbox = ray.remote(num_cpus=0, max_restarts=-1)(Mailbox).remote()
@@ -188,7 +188,7 @@ class Grid(Generic[T]):
         self.common = (threads, gpus, mark, self.mailbox)
 
     def train(self) -> list[T]:
-        """Train all of them; whatever ends this early lets those that train write a checkpoint first."""
+        """Train all of them. If this ends early, running ones write a checkpoint first."""
         with catch_signals() as stop:
             try:
                 while len(self.results) < len(self.jobs):
@@ -203,7 +203,7 @@ class Grid(Generic[T]):
         return [self.results[number] for number in range(len(self.jobs))]
 
     def submit(self) -> None:
-        """Hand over the runs whose time has come; Ray keeps them until there is room."""
+        """Submit the runs whose time has come; Ray queues them until there is room."""
         now = time.monotonic()
         for number in [number for number, ready in self.waiting.items() if ready <= now]:
             del self.waiting[number]
@@ -211,13 +211,13 @@ class Grid(Generic[T]):
             self.submitted[self.task.remote(number, pickled, self.died[number], *self.common)] = number
 
     def look(self) -> list[Any]:
-        """Wait a moment, show what the runs have sent, and return those that have ended."""
+        """Wait a moment, show the progress that runs have sent, and return the tasks that have ended."""
         ended: list[Any] = []
         if self.submitted:
             ended, _ = self.ray.wait(list(self.submitted), num_returns=len(self.submitted), timeout=LOOK_SECONDS)
         else:
             time.sleep(LOOK_SECONDS)
-        # An actor that died is started again, empty: a few messages are lost.
+        # If the actor died, Ray restarts it empty, and a few messages are lost.
         with suppress(self.ray.exceptions.RayError):
             for number, method, arguments in self.ray.get(self.mailbox.fetch.remote(), timeout=CONNECT_SECONDS):
                 if method == "begin":
@@ -229,7 +229,7 @@ class Grid(Generic[T]):
         return ended
 
     def collect(self, ended: Any) -> None:
-        """Take what a run gave, or put it back if it can be tried again.
+        """Take the result of a run, or queue the run again if it can be retried.
 
         Raises:
             Exception: what the run itself raised.
@@ -252,7 +252,7 @@ class Grid(Generic[T]):
             self.runs[number].finish()
 
     def try_again(self, number: int, error: Exception) -> None:
-        """Put a run back whose worker died."""
+        """Queue a run again whose worker died."""
         run, reason = self.runs[number], " ".join(str(error).split())
         lived = time.monotonic() - self.begun.pop(number, time.monotonic())
         self.deaths[number] = self.deaths[number] + 1 if lived < EARLY_SECONDS else 1

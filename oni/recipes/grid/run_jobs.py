@@ -30,12 +30,12 @@ def run_jobs(
 
     Args:
         jobs: the runs.
-        name: of all together, for the progress bar.
-        engine: who trains them.
+        name: of the experiment, for the progress bar.
+        engine: where to train them.
         progress: how to show them, see :func:`oni.recipes.progress.reporters.make_reporter`.
-        folder: which holds the folders of the runs; for Ray, every machine must see the same.
-        accelerator: what was asked for.
-        resumes: whether the same command continues after an interruption; otherwise it takes ``--resume``.
+        folder: holds the folders of the runs; with Ray, all machines must share it.
+        accelerator: which the user chose.
+        resumes: whether the same command continues after an interruption, or needs ``--resume``.
 
     Raises:
         Interrupted: after Ctrl-C or SIGTERM, once every run that trained has written a checkpoint.

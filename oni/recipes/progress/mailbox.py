@@ -1,4 +1,4 @@
-"""How runs that train in other processes tell the first one of their progress. Nothing here loads torch."""
+"""How runs in other processes report their progress to the first one. Nothing here imports torch."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 __all__ = ["Mailbox", "Messenger"]
 
 Message = tuple[int, str, tuple[Any, ...]]
-"""The number of a run, the method of its reporter, and what it is called with."""
+"""The number of a run, the method of its reporter to call, and the arguments."""
 
 
 class Mailbox:
@@ -29,7 +29,7 @@ class Mailbox:
 
 
 class Messenger:
-    """The reporter of run ``number`` where it trains: it sends everything that it is told.
+    """The reporter of a run in the process that trains it: it sends every event to the mailbox.
 
     Args:
         number: of the run.
@@ -48,12 +48,12 @@ class Messenger:
             self.receipt = self.send((self.number, method, arguments))
 
     def close(self) -> None:
-        """Wait until all has arrived."""
+        """Wait until all messages have arrived."""
         with suppress(Exception):
             self.confirm(self.receipt)
 
     def for_other_work(self) -> OtherMessenger:
-        """A reporter for what is no training."""
+        """A reporter for work other than training."""
         return OtherMessenger(self)
 
     def start(self, name: str, steps: int, done: int) -> None:
@@ -73,7 +73,7 @@ class Messenger:
 
 
 class OtherMessenger(Messenger):
-    """The reporter of a run for what is no training: its messages say so."""
+    """The reporter of a run for work other than training: its messages are marked."""
 
     def __init__(self, messenger: Messenger) -> None:
         self.messenger = messenger

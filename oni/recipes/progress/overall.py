@@ -1,4 +1,4 @@
-"""The progress of many runs, one after the other or several at once: which train, how many are done, the time left."""
+"""The progress of many runs, in turn or at once: which of them train, how many are done, and the time left."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ class Estimate:
         self.cost_left = sum(step_costs) if step_costs else float(total)
         """What a step of each costs, added up over runs that are not done."""
         self.finished_steps: list[int] = []
-        """Of runs that were trained now; those finished before take no time."""
+        """The lengths of the runs trained in this session; those finished before take no time."""
         self.work, self.seconds = 0.0, 0.0
         """All steps made now, each times its cost, and the time they took, added up over runs."""
         self.at_once = 1
-        """The most runs that trained at the same time."""
+        """The largest number of runs that trained at the same time."""
 
     def finish(self, steps: int = 0, cost: float = 1.0) -> None:
         """Count a run as done, with the steps that were trained now, if any."""
@@ -39,7 +39,7 @@ class Estimate:
             self.finished_steps.append(steps)
 
     def seconds_left(self, training: Sequence[tuple[int, int, float]] = ()) -> float | None:
-        """What is left, ``None`` if unknown.
+        """The seconds left; ``None`` if unknown.
 
         Args:
             training: of each run that trains now, its steps, how many of them are done, and what a step costs.
@@ -56,7 +56,7 @@ class Estimate:
 
 
 class Overall:
-    """What is shown of a whole experiment; ``begin`` gives a reporter for each of its runs.
+    """Shows the progress of a whole experiment; ``begin`` returns a reporter for each of its runs.
 
     Usage::
 
@@ -69,11 +69,11 @@ class Overall:
                     continue           # nothing was printed
                 reporter.finish()
 
-    The heading given to ``begin`` is printed when a training starts, so it is never that of a run which another process
-    has; one run may train several times, as a search over learning rates does.
+    The heading given to ``begin`` is printed when training starts, so a run that another process is training has none.
+    One run may train several times, as a search over learning rates does.
 
     Args:
-        name: what it is.
+        name: of the experiment.
         total: how many runs.
         kind: see :func:`oni.recipes.progress.reporters.make_reporter`.
         quiet: print warnings only.
@@ -114,20 +114,20 @@ class Overall:
         return OneRun(self, heading, step_cost)
 
     def make_reporter(self) -> Reporter:
-        """What shows one run."""
+        """The reporter that prints or draws one run."""
         if self.bars:
             return Bar(self.bars)
         return Lines(named=self.at_once) if self.kind == "lines" else make_reporter(self.kind)
 
     def note(self, text: str) -> None:
-        """Tell a person, not a program, what goes on."""
+        """Print a line for people; programs that read JSON do not get it."""
         if self.bars:
             self.bars.console.print(text, soft_wrap=True)
         elif self.kind == "lines":
             print(text, file=sys.stderr, flush=True)
 
     def announce(self, heading: str, step_cost: float, note: str = "") -> None:
-        """Say which run trains now, or why it need not."""
+        """Print which run starts, or why it does not have to train."""
         self.announced += 1
         text = f"{self.name}, {self.announced} of {self.estimate.total}: {heading}" + (f" ({note})" if note else "")
         itself = (0, 0, step_cost)
@@ -160,10 +160,10 @@ class OneRun:
         self.reporter = overall.make_reporter()
         self.announced = False
         self.steps = self.done = 0
-        """Of the present training."""
+        """Of the training that is going on."""
         self.trained_steps, self.counted_at = 0, 0.0
         self.shown = False
-        """Between the start and the end of anything."""
+        """Whether something was started and has not ended."""
 
     def announce(self, note: str = "") -> None:
         """Print the heading, at most once."""
@@ -178,7 +178,7 @@ class OneRun:
         self.overall.refresh()
 
     def count(self, done: int) -> None:
-        """Take note of steps made and of the time they took."""
+        """Record the steps made and the time they took."""
         now, made = time.perf_counter(), done - self.done
         self.trained_steps += made
         self.overall.estimate.work += made * self.step_cost
@@ -217,12 +217,12 @@ class OneRun:
         self.shown = False
 
     def for_other_work(self) -> OtherWork:
-        """A reporter for what is no training: its steps say nothing of the time left."""
+        """A reporter for work other than training, which does not count towards the time left."""
         return OtherWork(self)
 
 
 class OtherWork:
-    """The reporter of a run for what is no training."""
+    """The reporter of a run for work other than training."""
 
     def __init__(self, run: OneRun) -> None:
         self.run = run

@@ -19,7 +19,7 @@ PROGRESS = ("auto", "bar", "lines", "json", "none")
 
 
 class Reporter(Protocol):
-    """Told of everything, in this order."""
+    """What the loop calls while a run trains, in this order."""
 
     def start(self, name: str, steps: int, done: int) -> None: ...
     def step(self, done: int, epoch: str, values: Mapping[str, float]) -> None: ...
@@ -27,15 +27,15 @@ class Reporter(Protocol):
     def warn(self, text: str) -> None: ...
     def end(self, text: str) -> None: ...
     def for_other_work(self) -> Reporter:
-        """A reporter for what is no training: its steps say nothing of the time left."""
+        """A reporter for work other than training, which does not count towards the time left."""
         ...
 
 
 def make_reporter(kind: str = "auto") -> Reporter:
-    """A reporter by its name.
+    """Make a reporter by name.
 
     Args:
-        kind: ``"bar"``; ``"lines"``, one for each epoch; ``"json"``, one object a line; ``"none"``, warnings only;
+        kind: ``"bar"``; ``"lines"``, one per epoch; ``"json"``, one object per line; ``"none"``, warnings only;
             ``"auto"``, a bar on a terminal and lines elsewhere. All but json go to standard error.
     """
     kinds: dict[str, type[Silent]] = {"bar": Bar, "lines": Lines, "json": JsonLines, "none": Silent}
@@ -84,7 +84,7 @@ def format_metric(name: str, value: float, digits: int) -> str:
 
 
 def format_row(row: Mapping[str, Any], *, errors_only: bool = False) -> str:
-    """The metrics of an epoch, without those that were not measured and the learning rate."""
+    """The metrics of an epoch that were measured, without the learning rate."""
     others = ("epoch", "steps", "seconds", "learning_rate")
     metrics = {name: value for name, value in row.items() if name not in others and value is not None}
     errors = {name: value for name, value in metrics.items() if name.endswith("error")}
@@ -93,7 +93,7 @@ def format_row(row: Mapping[str, Any], *, errors_only: bool = False) -> str:
 
 
 class Lines(Silent):
-    """One line for each epoch. ``named``: with the name of the run, where several train at once."""
+    """One line per epoch; if ``named``, with the name of the run, as several may train at once."""
 
     def __init__(self, *, named: bool = False) -> None:
         self.named = named
@@ -116,10 +116,10 @@ class Lines(Silent):
 
 
 class JsonLines(Silent):
-    """One JSON object a line on standard output, for programs."""
+    """One JSON object per line on standard output, for programs."""
 
     def __init__(self) -> None:
-        # As it is now: Ray's own messages, which it prints there, are kept off it.
+        # Kept, because standard output is redirected while Ray runs, which prints its own messages there.
         self.output = sys.stdout
 
     def start(self, name: str, steps: int, done: int) -> None:
@@ -153,7 +153,7 @@ def format_clock(seconds: float | None) -> str:
 
 
 class TimeColumn(ProgressColumn):
-    """The time so far, and the time left: the first thing to have its place."""
+    """The time so far and the time left; the last column to be cut in a narrow terminal."""
 
     def __init__(self) -> None:
         super().__init__(Column(no_wrap=True, justify="right", min_width=TIME_WIDTH))
@@ -167,7 +167,7 @@ TIME_WIDTH = len("12:34, 12:34 left")
 
 
 def make_bars() -> Progress:
-    """Bars on standard error. In a narrow terminal first the bar is shorter, then the text is cut, never the times."""
+    """Bars on standard error. In a narrow terminal the bar shrinks first, then the text is cut, never the times."""
     return Progress(
         TextColumn("{task.description}", markup=False, table_column=Column(no_wrap=True, overflow="ellipsis", ratio=3)),
         BarColumn(bar_width=None, table_column=Column(ratio=1, min_width=5, max_width=30)),
@@ -180,7 +180,7 @@ def make_bars() -> Progress:
 
 
 class Bar(Silent):
-    """A bar with epoch, loss, error, the time so far and the time left; among others, if ``bars`` are given."""
+    """A bar with epoch, loss, error, the time so far and the time left; one of several, if ``bars`` are given."""
 
     def __init__(self, bars: Progress | None = None) -> None:
         self.bars = bars or make_bars()
@@ -207,6 +207,6 @@ class Bar(Silent):
         self.bars.remove_task(self.task)
         if not self.bars.tasks:
             self.bars.stop()
-        # A run without an end needs its whole name to be found again.
+        # The whole name of a run that did not finish, so that its folder is found.
         name = self.name.rpartition("-")[0] if text == "finished" else self.name
         self.console.print(f"{name}: {text}{self.last_row}", soft_wrap=True)

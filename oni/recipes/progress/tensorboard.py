@@ -13,7 +13,7 @@ PARTS = ("train", "validation", "test")
 
 
 def tag(metric: str) -> str:
-    """The name of a metric's chart: those of one kind are side by side.
+    """The name of a metric's chart; charts of one kind are grouped.
 
     >>> tag("test_error"), tag("learning_rate")
     ('error/test', 'learning_rate')

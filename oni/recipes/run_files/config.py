@@ -59,7 +59,7 @@ CHOICES: Mapping[str, Collection[str]] = {
     "normalise": NORMALISATIONS,
 }
 BEYOND = 2**62
-"""No whole number is as large: torch takes seeds and sizes of 64 bits."""
+"""Whole numbers must be smaller: torch takes seeds and sizes of 64 bits."""
 LEAST = {
     **dict.fromkeys(("batch_size", "epochs", "measure_every", "accumulate"), 1),
     **dict.fromkeys(("seed", "samples", "validation", "learning_rate", "momentum", "weight_decay"), 0),
@@ -70,7 +70,7 @@ LEAST = {
 class Config:
     """One run. Two runs with equal configurations are the same run, and are trained once.
 
-    On how many devices it trains, and where its data lie, is not part of it: the results do not depend on that.
+    The number of devices and the place of the data are not part of it, because results do not depend on them.
 
     >>> config = Config(method="plain", network_options={"depth": 4}, learning_rate=1)
     >>> config.learning_rate, config.method_options, config.network_options["width"]
@@ -89,7 +89,7 @@ class Config:
     optimizer: str = "sgd"
     learning_rate: float = 0.1
     momentum: float = 0.0
-    """For adam its first beta."""
+    """With adam: its first beta."""
     weight_decay: float = 0.0
     """On all parameters but the learnable scales of a method, unless ``decay_scales``."""
     batch_size: int = 256
@@ -99,19 +99,19 @@ class Config:
     """After how many epochs the learning rate is multiplied by drop_factor."""
     drop_factor: float = 0.5
     seed: int = 0
-    """Of the first weights, and of the order of samples in every epoch."""
+    """Seeds the initial weights and the order of samples in every epoch."""
     samples: int = 0
-    """Train on so many; 0 for all that are not held out."""
+    """How many samples to train on; 0 for all that are not held out."""
     validation: int = 0
-    """Hold so many training samples out."""
+    """How many training samples to hold out."""
     split_seed: int = 0
-    """Of which samples are held out."""
+    """Seeds the choice of the samples that are held out."""
     precision: str = "32-true"
     watch: tuple[str, ...] = ()
-    """What is recorded on the way, by the names of the functions that are given to train."""
+    """The names of the functions, passed to ``train``, that record something during training."""
 
     task: str = "classification"
-    """What is done with network and data."""
+    """What to train: a classifier, a GAN."""
     task_options: Mapping[str, Any] = field(default_factory=dict)
     """Completed with the task's defaults."""
     augment: tuple[str, ...] = ()
@@ -121,18 +121,18 @@ class Config:
     normalise: str = "mean"
     """Pixels less their mean; ``"mean-std"``: then divided by their standard deviation, per channel."""
     nesterov: bool = False
-    """Nesterov's momentum."""
+    """Use Nesterov momentum."""
     reset_momentum: bool = False
-    """Forget the momentum when the learning rate drops."""
+    """Clear the momentum when the learning rate drops."""
     init_scale: bool = False
     """Start the learnable scales from a batch of training samples, with :func:`oni.init_scale`."""
     measure_every: int = 1
-    """Measure on held-out and test samples after every so many epochs, and after the last."""
+    """Evaluate on held-out and test samples every so many epochs, and after the last."""
     accumulate: int = 1
-    """In how many parts a batch is computed, one after the other, so that a large one fits into memory. Batch
-    normalisation sees each part alone."""
+    """Split each batch into so many parts and add up their gradients, so that a large batch fits into memory. Batch
+    normalisation sees one part at a time."""
     decay_scales: bool = False
-    """Weight decay on the learnable scales too, as the authors' code for residual networks has it."""
+    """Apply weight decay to the learnable scales too, as the authors' code for residual networks does."""
     small_branches: bool = False
     """With init_scale: the last layer of each of L residual branches starts with a standard deviation of L^(-1/2)."""
 
@@ -189,7 +189,7 @@ class Config:
 
 
 def drop_new_defaults(values: dict[str, Any]) -> dict[str, Any]:
-    """The values of a configuration without what was added later and has its default.
+    """The values of a configuration without the fields and options that were added later and have their default.
 
     >>> drop_new_defaults({"network": "mlp", "network_options": {"depth": 2, "norm": "none"}})
     {'network': 'mlp', 'network_options': {'depth': 2}}
@@ -206,7 +206,7 @@ def drop_new_defaults(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def as_json(options: dict[str, Any]) -> dict[str, Any]:
-    """The same as it is after a round trip through JSON."""
+    """The options after a round trip through JSON."""
     return json.loads(json.dumps(options, allow_nan=False))
 
 

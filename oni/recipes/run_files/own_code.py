@@ -16,7 +16,7 @@ from oni.recipes.own import import_own, is_own
 __all__ = ["REGISTRIES", "register_own", "source_sha256"]
 
 REGISTRIES: Mapping[str, dict[str, Any]] = {"network": NETWORKS, "method": METHODS}
-"""What a configuration may name of the user's own, and where it then stands."""
+"""Where the user's own networks and methods are registered."""
 
 
 def register_own(kind: str, name: str) -> None:

@@ -1,4 +1,4 @@
-"""What one training run recorded, in one form: read from the folder of a run, or from the results of an experiment."""
+"""The curves that a training run recorded, read from its folder or from the results of an experiment."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ class MeasuredRun(Protocol):
 
 @dataclass(frozen=True)
 class TrainingRecord:
-    """The curves of one run, and what was watched on the way."""
+    """The curves of one run, and what was watched while it trained."""
 
     metrics: Mapping[str, Values]
     """By name, one value for each epoch; ``None`` where it was not measured, or not finite."""
     epochs: int = 0
-    """How many there should be. A run that ended earlier diverged, and counts as wrong everywhere from there on."""
+    """How many were planned. A run that ended earlier has diverged; from there on its error counts as 100 %."""
     watched: Mapping[str, Mapping[int, Mapping[str, Values]]] = field(default_factory=dict)
     """By what was watched (spectrum, signal), then by step, then by layer or quantity."""
 

@@ -50,10 +50,10 @@ class Busy(OSError):
 class RunFolder:
     """The files of one run below ``out``.
 
-    The name of its folder follows from the configuration. Data that are not the official ones of the configuration's
-    data set are part of it as well, so that numbers of the one are never taken for those of the other.
+    The name of its folder follows from the configuration. If the data are not the official ones of the data set, the
+    name says so, and their results are never mixed up with the official ones.
 
-    A checkpoint has the digest of its content in its name, so that one file is both, and a damaged one is noticed.
+    A checkpoint has the digest of its content in its name, so that a damaged one is noticed.
     """
 
     def __init__(self, out: Path, config: Config, data_sha256: str | None = None) -> None:
@@ -63,7 +63,7 @@ class RunFolder:
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """Make the folder, and keep other processes out while inside.
+        """Make the folder, and keep other processes out inside this context.
 
         Raises:
             Busy: if another process is inside.
@@ -94,7 +94,7 @@ class RunFolder:
 
     @contextmanager
     def saving(self, path: Path) -> Iterator[None]:
-        """Say, when a write fails, what is left."""
+        """If a write fails, raise an error that says what is left."""
         try:
             yield
         except OSError as error:
@@ -154,7 +154,7 @@ class RunFolder:
         return path
 
     def load_checkpoint(self, warn: Callable[[str], None]) -> dict[str, Any] | None:
-        """The newest checkpoint that is whole; ``None`` if there is none. Damaged ones are named and put aside."""
+        """The newest checkpoint that is whole, or ``None``. Damaged ones are reported and renamed."""
         for name, _, expected in self.checkpoints():
             path = self.path / name
             payload = path.read_bytes()
@@ -172,7 +172,7 @@ class RunFolder:
 
 @contextmanager
 def lock_folder(path: Path, message: str) -> Iterator[None]:
-    """Keep other processes out of a folder while inside.
+    """Keep other processes out of a folder inside this context.
 
     Raises:
         Busy: with this message, if another process is inside.

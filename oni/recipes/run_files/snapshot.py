@@ -1,4 +1,4 @@
-"""States of models, optimisers and generators as plain tensors: the same whether a process has all or a shard."""
+"""The states of models, optimisers and random generators as plain tensors, whether or not weights are sharded."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def load_optimizer(optimizer: Optimizer, state: dict[str, Any]) -> None:
 
 
 def shard_like(present: Tensor, value: Any) -> Any:
-    """The value in shards, if the tensor that it belongs to is."""
+    """The value, sharded like the tensor that it belongs to."""
     if isinstance(present, DTensor) and isinstance(value, Tensor) and value.shape == present.shape:
         return distribute_tensor(value.to(present.device), present.device_mesh, present.placements)
     return value
@@ -49,7 +49,7 @@ def random_state(device: torch.device) -> list[Tensor]:
 
 
 def load_random_state(state: list[Tensor], device: torch.device) -> None:
-    """Put torch's generators back."""
+    """Restore torch's generators."""
     torch.set_rng_state(state[0])
     if device.type == "cuda" and len(state) > 1:
         torch.cuda.set_rng_state(state[1], device)

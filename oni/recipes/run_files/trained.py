@@ -1,4 +1,4 @@
-"""A run that has been trained, from its folder: what it was, and its models as they ended."""
+"""A run that has been trained, read from its folder: its configuration and its final models."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class TrainedRun:
         self.data_sha256: str | None = (self.folder.read("run.json") or {}).get("data_sha256")
         record = self.folder.read("metrics.json") or {}
         self.metrics: dict[str, Any] = record.get("metrics") or {}
-        """As it ended; empty if it has not."""
+        """The metrics at the end; empty if the run has not ended."""
         self.warnings: list[str] = []
         """Of checkpoints that are damaged."""
 

@@ -25,11 +25,11 @@ __all__ = ["Hardware", "is_first_process", "launch_fabric", "on_first_process", 
 STRATEGIES = ("auto", "ddp", "fsdp2")
 ACCELERATORS = ("auto", "cpu", "cuda", "gpu", "mps")
 PROCESSES_PER_CORE = 4
-"""More CPU processes than this are a mistake: they would start for minutes and then wait for each other."""
+"""More CPU processes than this are a mistake: they would take minutes to start, and then wait for each other."""
 MOST_READERS = 16
-"""More do not decode faster than a device trains."""
+"""More readers than this are of no use: they would decode faster than a device trains."""
 CLUSTERS = ("TORCHELASTIC_RUN_ID", "MASTER_ADDR", "SLURM_JOB_ID", "LSB_JOBID")
-"""Any of these in the environment says how the machines find each other."""
+"""Environment variables, each of which says how the machines find each other."""
 
 T = TypeVar("T")
 
@@ -81,7 +81,7 @@ class Hardware:
         return "cuda" if self.accelerator in ("auto", "cuda", "gpu") and torch.cuda.is_available() else "cpu"
 
     def check_machine(self) -> None:
-        """Refuse what this machine has not, because Fabric would wait for it."""
+        """Refuse devices that this machine does not have: Fabric would wait for them."""
         cuda, mps = torch.cuda.is_available(), torch.backends.mps.is_available()
         if (self.accelerator == "cuda" and not cuda) or (self.accelerator == "mps" and not mps):
             raise ValueError(f"--accelerator {self.accelerator}: torch finds none here; pass --accelerator cpu")

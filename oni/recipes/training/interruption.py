@@ -34,7 +34,7 @@ def how_to_continue(resumes: bool) -> str:
 
 
 active: list[Stop] = []
-"""Of every ``catch_signals`` that the main thread is inside of, the innermost last."""
+"""One for each ``catch_signals`` context that the main thread is in, the innermost last."""
 
 
 @contextmanager

@@ -26,7 +26,7 @@ Watch = Callable[[int, nn.Module], Any]
 """Called with the number of steps done and the model."""
 
 LOOK_EVERY = 20
-"""Steps between two looks at the loss, and at the clock and signals of other processes: on a GPU a look waits."""
+"""Steps between two checks of the loss, the clock and the signals of other processes; on a GPU a check waits."""
 SHOW_EVERY = 0.2
 """Seconds between two updates of the progress bar."""
 
@@ -40,7 +40,7 @@ class Saving:
     seconds: float
     steps: int | None
     resumes: bool
-    """Whether the same command continues; otherwise it takes ``--resume``."""
+    """Whether the same command continues, or needs ``--resume``."""
 
 
 class Loop:
@@ -53,7 +53,7 @@ class Loop:
         self.rows: list[dict[str, Any]] = []
         self.watched: dict[str, dict[int, Any]] = {name: {} for name in watch}
         self.before, self.since = 0.0, time.perf_counter()
-        """Seconds in this epoch before an interruption, and since when it goes on."""
+        """Seconds in this epoch before an interruption, and when it was resumed."""
         torch.manual_seed(self.config.seed + 1 + self.fabric.global_rank)
 
     def resume(self) -> None:
@@ -102,7 +102,7 @@ class Loop:
             self.report.end(outcome)
 
     def train_epoch(self) -> bool:
-        """Make the steps that are left of this epoch; return whether all numbers looked at were finite."""
+        """Make the remaining steps of this epoch; return whether all checked numbers were finite."""
         epoch = len(self.rows)
         first = self.step - epoch * self.task.steps_per_epoch
         self.task.start_epoch(epoch, first)
@@ -126,11 +126,11 @@ class Loop:
         return all(map(math.isfinite, values.values()))
 
     def pause(self, *, last: bool) -> None:
-        """Between two steps: save if it is time to, and stop if someone asks. ``last``: of an epoch."""
+        """Between two steps: save if it is time to, and stop if asked. ``last``: whether the epoch is over."""
         due = time.perf_counter() - self.saved_at >= self.saving.seconds
         asked = self.saving.stop.asked
         if self.fabric.world_size > 1:
-            # All must do the same: whatever one of them wants, when all look.
+            # All processes must do the same, so they agree when they check.
             if self.step % LOOK_EVERY and not last:
                 due = asked = False
             else:
@@ -165,7 +165,7 @@ class Loop:
         return all(map(math.isfinite, measured.values()))
 
     def look(self) -> None:
-        """Let the watchers look, without a trace in the training."""
+        """Call the watchers, without any effect on training."""
         due = {name: watch for name, watch in self.watch.items() if self.step in getattr(watch, "steps", [self.step])}
         if not due:
             return
@@ -211,7 +211,7 @@ class Loop:
         self.saved_at = time.perf_counter()
 
     def write_end(self, status: str) -> None:
-        """Write metrics.json, by which a run is known to have ended."""
+        """Write metrics.json, which marks the run as ended."""
         if not self.fabric.is_global_zero:
             return
         measured = bool(self.rows) and self.rows[-1]["steps"] == self.step
@@ -229,5 +229,5 @@ class Loop:
 
 
 def as_json(value: float | None) -> float | None:
-    """A number, or None where it is none."""
+    """A number, or None if it is not finite."""
     return value if value is not None and math.isfinite(value) else None

@@ -1,4 +1,4 @@
-"""Train one configuration, once: what is finished is not trained again, what was cut off continues bit for bit.
+"""Train one configuration, once: a finished run is not trained again, an interrupted one continues bit for bit.
 
 >>> from tempfile import TemporaryDirectory
 >>> from oni.recipes.run_files.config import Config
@@ -66,7 +66,7 @@ class Result:
         return bool(self.metrics["status"] == "diverged")
 
     def best(self, metric: str) -> tuple[int, float] | None:
-        """The epoch with the least of a metric, counted from 1, and that value. ``metrics`` has the last epoch's."""
+        """The epoch with the lowest value of a metric, counted from 1, and that value."""
         measured: list[tuple[float, int]] = [
             (row[metric], row["epoch"]) for row in self.epochs if row.get(metric) is not None
         ]
@@ -88,13 +88,13 @@ def train(
     checkpoint_seconds: float = 60.0,
     checkpoint_steps: int | None = None,
 ) -> Result:
-    """Train a configuration, continue it, or return what it gave.
+    """Train a configuration, continue it, or return its result.
 
     Args:
         config: what to train.
-        out: the folder in which the run has its own.
-        data: where the data are: their folder, or the data themselves. The data set's usual place otherwise.
-        hardware: on what. Not part of what a run is, as the batch is the same over any number of devices.
+        out: the folder that holds the folders of runs.
+        data: the data, or their folder. By default, the usual place of the data set.
+        hardware: what to train on. Not part of the configuration, as the batch is the same on any number of devices.
         watch: for every name in ``config.watch``, a function called with the number of steps done and the model (in
             evaluation mode, once before training and after each step, or after those in its attribute ``steps``). What
             it returns other than ``None`` must be plain JSON values and is recorded. After an interruption, steps since
@@ -161,7 +161,7 @@ def find_result(config: Config, out: Path | str, data_sha256: str | None = None)
 
     Args:
         config: which run.
-        out: the folder that holds its own.
+        out: the folder that holds the folders of runs.
         data_sha256: the digest of its data; the official ones otherwise.
 
     Raises:
@@ -219,7 +219,7 @@ def warn_of_other_data(config: Config, sha256: str, report: Reporter) -> None:
 
 
 def record_session(folder: RunFolder, fabric: Fabric, hardware: Hardware, step: int) -> None:
-    """Add to run.json what trains from this step on."""
+    """Add to run.json the machine and versions that train from this step on."""
     config, sha256 = folder.config, folder.data_sha256 or ""
     record = folder.read("run.json") or {
         "name": folder.path.name,

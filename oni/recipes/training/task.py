@@ -45,9 +45,9 @@ class Task(ABC):
         self.config, self.fabric, self.dataset = config, fabric, dataset
         torch.manual_seed(config.seed)
         self.models = {name: synchronise_batch_norm(model, fabric) for name, model in self.build_models().items()}
-        """As they are saved and watched."""
+        """The models that are saved and watched."""
         self.wrapped: dict[str, Any] = {name: fabric.setup_module(model) for name, model in self.models.items()}
-        """As they are called in training: with several processes, they share gradients or weights."""
+        """The models that training calls: with several processes, they share gradients or weights."""
         self.optimizers: dict[str, Any] = {
             name: fabric.setup_optimizers(optimizer) for name, optimizer in self.build_optimizers().items()
         }
@@ -90,10 +90,10 @@ class Task(ABC):
 
     @abstractmethod
     def measure(self) -> dict[str, float]:
-        """What is recorded of an epoch at its end; every process takes part and gets the same numbers."""
+        """The metrics at the end of an epoch; every process takes part and gets the same numbers."""
 
     def files(self) -> dict[str, bytes]:
-        """Files to keep of an epoch at its end, by their names below the run's folder; every process takes part."""
+        """Files to write at the end of an epoch, by name below the run's folder; every process takes part."""
         return {}
 
     def warnings(self) -> list[str]:
@@ -101,7 +101,7 @@ class Task(ABC):
         return []
 
     def running(self) -> dict[str, float]:
-        """What is shown within an epoch; every process takes part. A number that is not finite ends the run."""
+        """The metrics shown during an epoch; every process takes part. A number that is not finite ends the run."""
         return self.totals.means()
 
     def state_dict(self) -> dict[str, Any]:

@@ -23,7 +23,7 @@ def sum_over_processes(fabric: Fabric, value: Tensor) -> Tensor:
 
 
 class Totals:
-    """Named sums of what this process has seen since the last ``clear``, and how many samples that was."""
+    """Named sums over the samples of this process since the last ``clear``, and the number of samples."""
 
     def __init__(self, fabric: Fabric) -> None:
         self.fabric = fabric
@@ -58,14 +58,14 @@ class Totals:
         return int(sum_over_processes(self.fabric, count))
 
     def state_dict(self) -> dict[str, Any]:
-        """Of this process alone."""
+        """The sums of this process alone."""
         return {"sums": {name: value.cpu() for name, value in self.sums.items()}, "count": self.count}
 
     def load_state_dicts(self, states: Sequence[Mapping[str, Any]]) -> None:
         """Continue from the states that all processes had.
 
-        A sum of sums rounds otherwise, so each process takes back its own; if there are now more or fewer processes
-        than before, the first takes them all.
+        Adding in another order would round differently, so each process takes back its own sums. If the number of
+        processes has changed, the first takes them all.
         """
         self.clear()
         rank = self.fabric.global_rank
