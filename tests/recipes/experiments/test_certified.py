@@ -7,7 +7,6 @@ import torch
 
 import oni
 from oni.recipes.experiments.experiment import Results, Run
-from oni.recipes.experiments.setting import check_overrides
 from oni.recipes.experiments.studies import family
 from oni.recipes.experiments.studies.certified import EXPERIMENT
 from oni.recipes.networks.mlp import MLP
@@ -124,7 +123,7 @@ def test_a_run_that_diverged_certifies_nothing_and_one_of_a_missing_library_is_l
 def test_what_the_study_sweeps_is_refused():
     for key in ("data", "network", "learning_rate", "method", "method_options.steps", "task_options.temperature"):
         with pytest.raises(ValueError, match="can't be overridden for certified"):
-            check_overrides(EXPERIMENT, {key: 1})
+            EXPERIMENT.check_overrides({key: 1})
 
 
 def test_certify_is_the_share_of_radii_above():
