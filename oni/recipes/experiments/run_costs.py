@@ -23,14 +23,15 @@ def estimate_training(config: Config) -> float:
     """Forward and backward of every step, and orthogonalisation; small batches use the machine less well."""
     forward, orthogonal = count_products(config.network, json.dumps(config.network_options), config.data)
     updates = 1 + int(config.task_options.get("n_dis", 0))
-    return count_steps(config) * updates * (3 * (config.batch_size + 8) * forward + share(config) * orthogonal)
+    return count_steps(config) * updates * (3 * (config.batch_size + 8) * forward + count_passes(config) * orthogonal)
 
 
-def share(config: Config) -> float:
-    """Of the products of five Newton steps: how many a method makes, or has made in the time it takes."""
-    options = config.method_options
+def count_passes(config: Config) -> float:
+    """The cost of a method for all weights, in units of five Newton steps."""
+    steps = config.method_options.get("steps")
     if config.method.startswith("oni"):
-        return 0.4 if options.get("sigma_min") else (1 + float(options["steps"])) / 6
+        # What is no number is refused when the run is trained.
+        return 0.4 if config.method_options.get("sigma_min") or not isinstance(steps, int) else (1 + steps) / 6
     others = {"cayley": 1.8, "cholesky": 0.4, "torchlip": 1.5, "orthogonium": 1.5, "olm": 1.0, "olm-ns": 1.0}
     return others.get(config.method, 0.0)
 
