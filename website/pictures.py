@@ -11,9 +11,9 @@ from matplotlib.figure import Figure
 from oni.files import write_atomically
 from oni.recipes.charts.chart import Chart
 from oni.recipes.charts.matplotlib import draw_chart
-from oni.recipes.experiments.fashion_mnist.practice import chart_over_rates
 from oni.recipes.experiments.record import read_results
 from oni.recipes.experiments.registry import load_experiment
+from oni.recipes.experiments.studies.practice import chart_over_rates
 from oni.style import COLOURS, PAGE_WIDTH, drawing, save, tint
 from website.measured import read_record
 

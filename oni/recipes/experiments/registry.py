@@ -13,7 +13,7 @@ __all__ = ["MEASURED", "MODULES", "PAPER", "load_all", "load_experiment", "paper
 
 MODULES = {
     "demo": "fashion_mnist.demo",
-    "practice": "fashion_mnist.practice",
+    "practice": "studies.practice",
     "certified": "studies.certified",
     "fig1": "synthetic.fig1",
     "fig2": "synthetic.fig2",

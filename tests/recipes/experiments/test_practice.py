@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from oni.recipes.experiments.experiment import Results, Run
-from oni.recipes.experiments.fashion_mnist import practice
-from oni.recipes.experiments.fashion_mnist.step_times import StepTimes, time_steps
-from oni.recipes.experiments.fashion_mnist.trials import BATCH_NORM, HE, ONI, best_trials, find_longer, make_rows
+from oni.recipes.experiments.studies import practice
+from oni.recipes.experiments.studies.step_times import StepTimes, time_steps
+from oni.recipes.experiments.studies.trials import BATCH_NORM, HE, ONI, best_trials, find_longer, make_rows
 
 EXPERIMENT = practice.EXPERIMENT
 TIMES = {

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from oni.recipes.experiments.errors import errors_at, mean_and_deviation
 from oni.recipes.experiments.experiment import Claim, Comparison, Experiment, Quantity, Results
-from oni.recipes.experiments.fashion_mnist.trials import (
+from oni.recipes.experiments.runs import Training
+from oni.recipes.experiments.studies.trials import (
     HE,
     ONI,
     ORTHOGONAL,
@@ -19,7 +20,6 @@ from oni.recipes.experiments.fashion_mnist.trials import (
     rates_of,
     rates_that_train,
 )
-from oni.recipes.experiments.runs import Training
 from oni.recipes.experiments.verdicts import Judgement, Kind
 
 if TYPE_CHECKING:

@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any
 from oni.recipes.experiments.errors import count_test_images, errors_at, mean_and_deviation, mean_error
 from oni.recipes.experiments.experiment import Claim, Comparison, Experiment, Quantity, Results
 from oni.recipes.experiments.fashion_mnist.family import TRAINS
-from oni.recipes.experiments.fashion_mnist.step_times import StepTimes, time_steps
-from oni.recipes.experiments.fashion_mnist.trials import (
+from oni.recipes.experiments.runs import Training, measure
+from oni.recipes.experiments.search import HELD_OUT
+from oni.recipes.experiments.studies.step_times import StepTimes, time_steps
+from oni.recipes.experiments.studies.trials import (
     HE,
     ONI,
     OTHERS,
@@ -28,8 +30,6 @@ from oni.recipes.experiments.fashion_mnist.trials import (
     rates_of,
     rates_that_train,
 )
-from oni.recipes.experiments.runs import Training, measure
-from oni.recipes.experiments.search import HELD_OUT
 from oni.recipes.experiments.verdicts import Judgement, Kind, judge_lower, judge_trains
 
 if TYPE_CHECKING:
