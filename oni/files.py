@@ -89,7 +89,7 @@ def check_writable(path: Path) -> None:
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
         if target.is_file() or not target.exists():
             if not target.parent.exists():
-                raise FileNotFoundError(errno.ENOENT, f"there is no folder {target.parent}; make it first")
+                raise FileNotFoundError(errno.ENOENT, f"there is no folder {target.parent}; create it first")
             trial = _partial(target)
             trial.touch()
             trial.unlink()
@@ -115,7 +115,7 @@ def read_json(path: Path, *, remedy: str) -> Any:
     """
 
     def refuse(word: str) -> None:
-        raise ValueError(f"{word} is no number of JSON")
+        raise ValueError(f"{word} is not a JSON number")
 
     try:
         content = json.loads(path.read_text(encoding="utf-8"), parse_constant=refuse)

@@ -194,7 +194,7 @@ def test_a_file_that_can_not_be_written(run, checkpoint):
 def test_a_folder_that_is_mistyped_is_not_made(run, checkpoint):
     folder = checkpoint.parent
     for arguments, suffix in commands_that_write(checkpoint):
-        assert f"there is no folder {folder / 'typo'}; make it first" in one_line(
+        assert f"there is no folder {folder / 'typo'}; create it first" in one_line(
             run(*arguments, folder / "typo" / f"file{suffix}"), 74
         )
     assert list(folder.iterdir()) == [checkpoint]

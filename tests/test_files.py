@@ -74,7 +74,7 @@ def impossible(folder):
     (folder / "file").touch()
     yield folder / "file" / "below", "Not a directory|File exists"
     yield folder, "Is a directory"
-    yield Path("/proc/nothing/file"), "No such file or directory|there is no folder /proc/nothing; make it first"
+    yield Path("/proc/nothing/file"), "No such file or directory|there is no folder /proc/nothing; create it first"
     yield folder / ("x" * 300), "File name too long"
 
 
@@ -101,7 +101,7 @@ def test_a_check_changes_nothing(tmp_path):
 
 
 def test_a_check_makes_no_folder(tmp_path):
-    with pytest.raises(CannotWrite, match=r"can't be written: there is no folder \S+/typo; make it first"):
+    with pytest.raises(CannotWrite, match=r"can't be written: there is no folder \S+/typo; create it first"):
         check_writable(tmp_path / "typo" / "file")
     assert names(tmp_path) == []
 
@@ -117,7 +117,7 @@ def test_a_folder_below_a_file(tmp_path):
     ("text", "reason"),
     [
         ("{", "Expecting property name"),
-        ("NaN", "NaN is no number of JSON"),
+        ("NaN", "NaN is not a JSON number"),
         ("[" * 51 + "1" + "]" * 51, "nested more than 50 deep"),
         ('{"a":' * 900 + "1" + "}" * 900, "nested more than 50 deep"),
         ("[" * 100_000 + "]" * 100_000, "nested too deeply"),

@@ -58,7 +58,7 @@ def orthogonalize_cholesky(Z: Tensor, *, center: bool = False) -> Tensor:
     """
     check_input(Z)
     if center and Z.shape[-2] >= Z.shape[-1]:
-        raise ValueError(f"center=True leaves no full rank of shape {tuple(Z.shape)}; pass center=False")
+        raise ValueError(f"with center=True, shape {tuple(Z.shape)} does not have full rank; pass center=False")
     if Z.numel() == 0:
         return Z.clone()
     A = Z.float() if Z.dtype in (torch.float16, torch.bfloat16) else Z

@@ -200,4 +200,4 @@ def checked_map_options(group_size: int | None, center: bool, gradient: str) -> 
 def checked_columns(d: int, center: bool) -> None:
     """Refuse to centre rows of one entry, of which nothing would be left."""
     if center and d == 1:
-        raise ValueError("center=True leaves nothing of rows with one column; pass center=False")
+        raise ValueError("center=True makes rows with one column zero; pass center=False")

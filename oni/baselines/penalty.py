@@ -67,7 +67,7 @@ def penalty(
     if isinstance(coefficient, bool) or not isinstance(coefficient, int | float) or not math.isfinite(coefficient):
         raise ValueError(f"coefficient must be a finite number, got {coefficient!r}; pass for example 1e-4")
     if coefficient < 0:
-        raise ValueError(f"coefficient must not be negative, got {coefficient!r}: it would push W from orthogonality")
+        raise ValueError(f"coefficient must not be negative, got {coefficient!r}, which rewards non-orthogonal W")
     if not isinstance(kind, str) or kind not in KINDS:
         raise ValueError(f"kind must be one of {', '.join(map(repr, KINDS))}, got {kind!r}")
     terms = []
@@ -75,7 +75,7 @@ def penalty(
         with disable_autocast(W.device.type):
             terms.append(distance(W if W.dtype == torch.float64 else W.float(), kind))
     if not terms:
-        raise ValueError("model has no layer to penalise: no linear or convolutional one, or all are skipped")
+        raise ValueError("model has no layer to penalise: it has no linear or convolutional layer, or all are skipped")
     device = terms[0].device
     return coefficient * torch.stack([term.to(device) for term in terms]).sum()
 

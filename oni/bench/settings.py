@@ -41,10 +41,10 @@ class Settings:
             if self.what != "processes":
                 raise ValueError(f"--processes is for oni bench processes, not {self.what}; leave it out")
             if self.processes < 2:
-                raise ValueError(f"--processes must be at least 2, got {self.processes}; 1 is measured beside it")
+                raise ValueError(f"--processes must be at least 2, got {self.processes}; 1 is always measured too")
         if self.what == "processes":
             if self.device != "cpu":
-                raise ValueError("oni bench processes measures processes on the CPU; leave out --device")
+                raise ValueError("oni bench processes runs on the CPU; leave out --device")
             object.__setattr__(self, "processes", self.processes or 2)
             object.__setattr__(self, "threads", self.threads or 1)
         try:
@@ -54,7 +54,7 @@ class Settings:
         if kind not in ("cpu", "cuda"):
             raise ValueError(f"--device must be cpu or cuda, got {self.device!r}")
         if kind == "cuda" and not torch.cuda.is_available():
-            raise ValueError("--device cuda: torch finds no CUDA device here; pass cpu")
+            raise ValueError("--device cuda: torch finds no CUDA device; pass cpu")
         if self.quick:
             object.__setattr__(self, "seconds", min(self.seconds, QUICK_SECONDS))
 

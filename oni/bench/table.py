@@ -50,7 +50,7 @@ def show_targets(
     results: Sequence[BenchResult], verdicts: Sequence[BenchVerdict], ascii_only: bool, terminal: Console
 ) -> None:
     """Print the targets of the cases that were run."""
-    terminal.print(Text("\nWhat is asked of it", style="bold"))
+    terminal.print(Text("\nTargets", style="bold"))
     names = {result.name for result in results}
     judged = [verdict for verdict in verdicts if verdict.target.case in names]
     terminal.print(target_table(judged, ascii_only))

@@ -26,7 +26,7 @@ def bake(path: Path, out: Path, key: str | None = None, **given: Any) -> None:
     if out.suffix not in SUFFIXES:
         raise ValueError(f"--out {out}: the name must end in {', '.join(SUFFIXES)}")
     if out.exists() and path.exists() and out.samefile(path):
-        raise ValueError(f"--out {out} is the checkpoint itself, which holds what training goes on from; name another")
+        raise ValueError(f"--out {out} is the checkpoint itself, which training continues from; choose another file")
     check_writable(out)
     options = read_options({name: value for name, value in given.items() if value is not None})
     try:
@@ -71,7 +71,7 @@ def choose_state(states: dict[str, dict[str, Tensor]], key: str | None) -> dict[
         return states[key]
     candidates = {where: state for where, state in states.items() if any(True for _ in find_proxies(state))}
     if len(candidates) > 1:
-        raise ValueError(f"it holds several state dicts to bake; pass --key, one of {', '.join(map(repr, candidates))}")
+        raise ValueError(f"it contains several state dicts; choose one with --key: {', '.join(map(repr, candidates))}")
     return next(iter(candidates.values()), {})
 
 

@@ -37,15 +37,15 @@ def read(path: Path) -> Any:
     if zipped:
         refuse_compression(path)
     elif not start.startswith((b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")):
-        cut = " but the start of one, truncated" if start.startswith(b"PK\x03\x04") else ""
-        raise ValueError(f"{path}: not a checkpoint: no zip archive{cut}, nor a pickle, as torch.save writes them")
+        cut = " (only the start of one: truncated?)" if start.startswith(b"PK\x03\x04") else ""
+        raise ValueError(f"{path}: not a checkpoint: neither a zip archive{cut} nor a pickle, as torch.save writes")
     try:
         # Tensors of an archive are read from the file only when looked at.
         return torch.load(path, map_location="cpu", weights_only=True, mmap=zipped)
     except pickle.UnpicklingError as error:
         raise ValueError(f"{path}: {refusal(str(error))}") from None
     except MemoryError:
-        raise ValueError(f"{path}: asks for more memory than there is; it is damaged, or made to harm") from None
+        raise ValueError(f"{path}: needs more memory than there is; it is damaged or malicious") from None
     except Exception as error:
         # torch's reader raises anything on damaged files: RuntimeError, EOFError, KeyError, struct.error, ...
         raise ValueError(f"{path}: can't be read as a checkpoint; truncated or damaged? ({brief(error)})") from None
@@ -57,7 +57,7 @@ def refuse_device(path: Path) -> None:
     if stat.S_ISDIR(mode):
         raise IsADirectoryError(errno.EISDIR, "is a directory; name the file in it", str(path))
     if not stat.S_ISREG(mode):
-        raise ValueError(f"{path}: not a regular file; copy what it holds into one")
+        raise ValueError(f"{path}: not a regular file; copy its contents into one")
 
 
 def read_safetensors(path: Path) -> dict[str, Tensor]:
@@ -68,7 +68,7 @@ def read_safetensors(path: Path) -> dict[str, Tensor]:
     try:
         return load_file(path)
     except SafetensorError as error:
-        raise ValueError(f"{path}: not a whole safetensors file ({brief(error)})") from None
+        raise ValueError(f"{path}: not a complete safetensors file ({brief(error)})") from None
 
 
 def refuse_compression(path: Path) -> None:

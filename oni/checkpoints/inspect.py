@@ -43,7 +43,7 @@ def inspect(
     if not weights:
         tensors = sum(map(len, states.values()))
         raise ValueError(
-            f"{path}: no weight matrices: it holds {tensors} tensors, none of floating-point numbers with two or more "
+            f"{path}: no weight matrices: none of its {tensors} tensors has floating-point numbers and two or more "
             "dimensions"
         )
     errors = console(plain=plain, stderr=True)

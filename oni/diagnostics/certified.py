@@ -94,8 +94,8 @@ def certified_radius(model: nn.Module, images: Tensor, labels: Tensor) -> Tensor
             rounding = rounding_of(module, call)
             if rounding is None:
                 raise ValueError(
-                    f"{name or 'the model'}: how {type(module).__name__} rounds is not known; take another module, "
-                    "such as oni.nn.GroupSort or nn.ReLU, or give it a method rounding_error(x, dtype)"
+                    f"{name or 'the model'}: the rounding error of {type(module).__name__} is not known; use another "
+                    "module, such as oni.nn.GroupSort or nn.ReLU, or give it a method rounding_error(x, dtype)"
                 )
             return Step(constant, *rounding)
 
@@ -169,13 +169,13 @@ def check_model(model: nn.Module) -> torch.dtype:
         loose = [key for key, value in vars(module).items() if isinstance(value, Tensor)]
         if loose:
             raise ValueError(
-                f"model must hold its tensors as parameters or buffers, got {name}.{loose[0]}, as old-style "
-                "spectral_norm leaves it; use that of torch.nn.utils.parametrizations, or register_buffer"
+                f"model must store its tensors as parameters or buffers, got {name}.{loose[0]} (as left by old-style "
+                "spectral_norm); use torch.nn.utils.parametrizations.spectral_norm, or register_buffer"
             )
     dtypes = {tensor.dtype for tensor in (*model.parameters(), *model.buffers()) if tensor.is_floating_point()}
     if len(dtypes) != 1 or not dtypes <= {torch.float32, torch.float64}:
         found = ", ".join(sorted(map(str, dtypes))) or "no parameters"
-        raise ValueError(f"model must have parameters of torch.float32 or of torch.float64, got {found}; call .float()")
+        raise ValueError(f"model must have parameters in torch.float32 or torch.float64, got {found}; call .float()")
     return dtypes.pop()
 
 
@@ -183,27 +183,29 @@ def check_images(images: Tensor, labels: Tensor, dtype: torch.dtype) -> None:
     """Refuse what is no batch of images with their classes."""
     if not isinstance(images, Tensor) or images.dim() < 2 or len(images) == 0:
         shape = tuple(images.shape) if isinstance(images, Tensor) else type(images).__name__
-        raise ValueError(f"images must be a batch (batch, ...) that is not empty, got {shape}; one is x.unsqueeze(0)")
+        raise ValueError(f"images must be a non-empty batch (batch, ...), got {shape}; for one image, x.unsqueeze(0)")
     if images.dtype != dtype:
-        raise ValueError(f"images must be of the model's {dtype}, got {images.dtype}; pass images.to({dtype})")
+        raise ValueError(f"images must have the model's dtype {dtype}, got {images.dtype}; pass images.to({dtype})")
     if not bool(torch.isfinite(images).all()):
         raise ValueError(f"images must be finite, got {int((~torch.isfinite(images)).sum())} entries that are not")
     is_whole = isinstance(labels, Tensor) and not labels.is_floating_point() and not labels.is_complex()
     if not is_whole or labels.dtype == torch.bool or labels.shape != images.shape[:1]:
         got = f"{tuple(labels.shape)} of {labels.dtype}" if isinstance(labels, Tensor) else type(labels).__name__
-        raise ValueError(f"labels must be whole numbers ({len(images)},), one for each image, got {got}")
+        raise ValueError(f"labels must be whole numbers of shape ({len(images)},), one per image, got {got}")
 
 
 def check_logits(logits: Tensor, labels: Tensor) -> None:
     """Refuse what is not a row of logits for each image, or does not have the class of a label."""
     if logits.dim() != 2 or logits.shape[1] < 2:
-        raise ValueError(f"model must return logits (batch, classes) of two classes or more, got {tuple(logits.shape)}")
+        raise ValueError(
+            f"model must return logits (batch, classes) of at least two classes, got {tuple(logits.shape)}"
+        )
     if not bool(torch.isfinite(logits).all()):
         raise ValueError("the model's logits are not finite; look for NaN or infinity in its weights with oni.spectrum")
     low, high = int(labels.min()), int(labels.max())
     if low < 0 or high >= logits.shape[1]:
         value = low if low < 0 else high
-        raise ValueError(f"labels must be from 0 to {logits.shape[1] - 1}, as the model has no other, got {value}")
+        raise ValueError(f"labels must be from 0 to {logits.shape[1] - 1}, the classes of the model, got {value}")
 
 
 def check_agreement(signal: Signal, logits: Tensor, dtype: torch.dtype) -> None:
@@ -213,6 +215,6 @@ def check_agreement(signal: Signal, logits: Tensor, dtype: torch.dtype) -> None:
     if not bool((apart <= allowed).all()):
         worst = int((apart - allowed).nan_to_num(math.inf).argmax())
         raise ValueError(
-            f"the model's logits are {float(apart[worst]):.3g} from those of its weights in float64, and rounding in "
-            f"{dtype} explains {float(allowed[worst]):.3g}; remove hooks that change results, and autocast or TF32"
+            f"the model's logits differ by {float(apart[worst]):.3g} from those computed in float64, but rounding in "
+            f"{dtype} explains only {float(allowed[worst]):.3g}; remove hooks that change results, and autocast or TF32"
         )

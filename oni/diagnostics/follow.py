@@ -123,8 +123,8 @@ class Follower:
             self.graph = Tracer(has_constant).trace(self.holder)
         except Exception as error:
             raise ValueError(
-                f"the forward of {type(model).__name__} can't be followed, as torch.fx can't trace it ({error}); pass "
-                "the constant of the part that does this by constants={name: ...}, or give it a method "
+                f"the forward of {type(model).__name__} can't be followed: torch.fx can't trace it ({error}); pass "
+                "the constant of the part that does this with constants={name: ...}, or give it a method "
                 "lipschitz_constant(x)"
             ) from error
 
@@ -160,7 +160,7 @@ class Follower:
             module = self.holder.get_submodule(str(node.target))
             if getattr(module, "inplace", False):
                 if {memory_of(signal) for signal in signals_in(args)} & {memory_of(signal) for signal in others}:
-                    raise ValueError(f"{where}: it overwrites its input, which is used elsewhere; pass inplace=False")
+                    raise ValueError(f"{where}: it overwrites an input that is used elsewhere; pass inplace=False")
                 plain_args = tuple(arg.clone() if isinstance(arg, Tensor) else arg for arg in plain_args)
             value = module(*plain_args, **plain_kwargs)
         elif node.op == "call_method":
@@ -172,7 +172,7 @@ class Follower:
             return value
         if isinstance(value, Tensor) and (value.dim() == 0 or len(value) != len(signals[0].value)):
             raise ValueError(
-                f"{where or 'the model'}: {kind_of(node, module)} does not leave the samples first and apart"
+                f"{where or 'the model'}: {kind_of(node, module)} does not keep the samples separate on the first axis"
             )
         if node not in self.steps:
             self.steps[node] = self.find_step(node, where, module, Call(args, kwargs, value, self.dtype))
@@ -187,7 +187,7 @@ class Follower:
         """What this node does to distances, or an error that names it."""
         if not isinstance(call.output, Tensor):
             raise ValueError(
-                f"{where or 'the model'}: {kind_of(node, module)} returns no single tensor; it is not known"
+                f"{where or 'the model'}: {kind_of(node, module)} does not return a single tensor; it is not supported"
             )
         if module is not None:
             return self.of_module(where, module, call)
@@ -196,7 +196,7 @@ class Follower:
         if step is None:
             raise ValueError(
                 f"{where or 'the model'}: no Lipschitz constant is known for {kind_of(node, module)!r} as it is called "
-                "in this forward; pass the constant of the module by constants={name: ...}, or give it a method "
+                "in this forward; pass the constant of the module with constants={name: ...}, or give it a method "
                 "lipschitz_constant(x)"
             )
         return step

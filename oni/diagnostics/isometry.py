@@ -58,7 +58,7 @@ def jacobian_spectrum(model: nn.Module, x: Tensor, *, chunk_size: int | None = N
     if not isinstance(x, Tensor) or not x.is_floating_point() or x.dim() < 2 or len(x) == 0:
         raise ValueError(
             "x must be a batch of inputs (batch, ...) of floating-point numbers, got "
-            f"{tuple(x.shape) if isinstance(x, Tensor) else type(x).__name__}; one input is x.unsqueeze(0)"
+            f"{tuple(x.shape) if isinstance(x, Tensor) else type(x).__name__}; for one input pass x.unsqueeze(0)"
         )
     with untouched(model, training=False):
         x = x.detach()

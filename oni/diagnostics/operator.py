@@ -188,6 +188,6 @@ def spatial_size(given: int | Sequence[int] | None, dimensions: int, argument: s
         names = ("depth", "height", "width")[-dimensions:] if dimensions > 1 else ("length",)
         raise ValueError(
             f"{argument} must be ({', '.join(names)}) as positive whole numbers, without batch and channels, or one "
-            f"number for all; got {given!r}"
+            f"number for all axes; got {given!r}"
         )
     return sizes

@@ -101,5 +101,5 @@ def checked_matrix(W: Tensor) -> Tensor:
             f"W must be a tensor of real floating-point numbers, got {getattr(W, 'dtype', type(W).__name__)}"
         )
     if W.dim() < 2:
-        raise ValueError(f"W must have shape (..., n, d), got {tuple(W.shape)}; a vector is W.unsqueeze(0)")
+        raise ValueError(f"W must have shape (..., n, d), got {tuple(W.shape)}; for a vector pass W.unsqueeze(0)")
     return W.detach().double()

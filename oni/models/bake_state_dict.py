@@ -38,13 +38,13 @@ class Proxy(NamedTuple):
     def options(self, given: Mapping[str, Any]) -> Options:
         """What was saved, with what is given instead where something is."""
         if "sigma_min" in given:
-            raise ValueError("a proxy is baked as it was trained, so sigma_min is no option here; pass steps, if any")
+            raise ValueError("a proxy is baked as it was trained, so sigma_min is not an option; pass steps if needed")
         if self.saved is not None:
             return make_options(**{**self.saved.keywords(), **given})
         if "steps" not in given:
             raise ValueError(
                 f"{self.weight}: no options were saved with its proxy; pass those it was trained with: steps, and "
-                "scale, center, bound, groups and schedule where they were not the defaults"
+                "scale, center, bound, groups and schedule if they differed from the defaults"
             )
         # As convert does: queries, keys and values each alone. What else is stacked, the file does not tell.
         parts = 3 if self.weight.endswith("in_proj_weight") else 1
@@ -61,7 +61,7 @@ class Proxy(NamedTuple):
         """The plain weight."""
         scale = self.scale
         if options.learn_scale and not isinstance(scale, Tensor):
-            raise ValueError(f"{self.weight}: its learnt scale, {self.prefix}0.scale, is missing")
+            raise ValueError(f"{self.weight}: its learnable scale, {self.prefix}0.scale, is missing")
         try:
             parametrization = Orthogonal(self.Z, self.layout, options)
             with torch.no_grad():
@@ -119,12 +119,12 @@ def bake_state_dict(state: Mapping[str, Any], **options: Any) -> dict[str, Any]:
     """
     proxies = list(find_proxies(state))
     if not proxies:
-        raise ValueError("nothing to bake: no proxy of an orthogonal weight (*.parametrizations.*.original) is in it")
+        raise ValueError("nothing to bake: it has no proxy of an orthogonal weight (*.parametrizations.*.original)")
     made: dict[Any, Tensor] = {}
     pending: dict[str, dict[str, Tensor]] = {}
     for proxy in proxies:
         if proxy.weight in state:
-            raise ValueError(f"{proxy.weight} is there both as a weight and as a proxy")
+            raise ValueError(f"{proxy.weight} is present both as a weight and as a proxy")
         proxy_options = proxy.options(options)
         # Shared proxies become shared weights.
         same = (proxy.Z.data_ptr(), tuple(proxy.Z.shape), proxy_options, proxy.layout)

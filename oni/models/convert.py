@@ -113,7 +113,7 @@ def refuse_wrapped(model: nn.Module) -> None:
     for name, module in model.named_modules():
         if isinstance(module, nn.parallel.DistributedDataParallel):
             raise ValueError(
-                f"{name or 'the model'} is inside DistributedDataParallel already, which would miss new parameters; "
+                f"{name or 'the model'} is already inside DistributedDataParallel, which would miss new parameters; "
                 "convert the model first, then wrap it"
             )
 
@@ -144,7 +144,7 @@ def plan_conversion(
         if isinstance(present, Orthogonal):
             if not present.options.wants_the_same(own_options):
                 raise ValueError(
-                    f"{weight.label} is orthogonal already, with other options: {present.extra_repr()}; "
+                    f"{weight.label} is already orthogonal, with other options: {present.extra_repr()}; "
                     "oni.bake the model first, or skip the layer"
                 )
             continue
@@ -163,15 +163,15 @@ def warn_of_surprises(model: nn.Module, plans: list[Plan], left_alone: list[tupl
     zero = [plan.weight.label for plan in plans if is_zero(plan.parameter)]
     if zero:
         warn(
-            f"{shorten(zero)}: all weights are zero, and zero has no direction to orthogonalise, so they would never "
+            f"{shorten(zero)}: all weights are zero. Zero has no direction to orthogonalise, so they would never "
             "train; initialise them before oni.convert, or skip them"
         )
     short = [(plan, describe_shortfall(plan.parametrization.start)) for plan in plans]
     deficient = [f"{plan.weight.title} ({why})" for plan, why in short if why and not is_zero(plan.parameter)]
     if deficient:
         warn(
-            f'{shorten(deficient)}: start="orthogonal" makes only the others equal; initialise such weights anew '
-            "(duplicate or dead filters?) before oni.convert, or skip them"
+            f'{shorten(deficient)}: start="orthogonal" makes only the other singular values equal; initialise such '
+            "weights again (duplicate or dead filters?) before oni.convert, or skip them"
         )
     if next(find_orthogonal(model), None) is None:
         reasons = shorten([f"{weight.title} ({why})" for weight, why in left_alone]) or "it has no weight matrix"
@@ -211,8 +211,8 @@ def warn_in_save_pretrained(module: nn.Module, *_: Any) -> None:
     """Warn where transformers would save proxies that ``from_pretrained`` does not know."""
     if is_called_by("save_pretrained"):
         warnings.warn(
-            "save_pretrained saves the proxies of a converted model, and from_pretrained would ignore them and start "
-            "those layers anew; save oni.bake(copy.deepcopy(model)) instead",
+            "save_pretrained saves the proxies of a converted model, but from_pretrained would ignore them and "
+            "reinitialise those layers; save oni.bake(copy.deepcopy(model)) instead",
             UserWarning,
             stacklevel=2,
         )

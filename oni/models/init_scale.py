@@ -65,7 +65,7 @@ def init_scale(model: M, batch: Any, *, std: float | Mapping[str, float] = 1.0) 
     for pattern in targets:
         if not any(fnmatchcase(names[weight.module], pattern) for weight, _ in layers):
             known = ", ".join(repr(names[weight.module]) for weight, _ in layers[:3])
-            raise ValueError(f"std has the pattern {pattern!r}, which matches none of {known}, ...")
+            raise ValueError(f"the pattern {pattern!r} in std matches none of {known}, ...")
     before = {name: buffer.clone() for name, buffer in model.named_buffers()}
     handles = []
     for weight, parametrization in layers:
@@ -116,7 +116,9 @@ class _Normalise:
         samples = y.reshape(-1, y.shape[-1]).double()
         mean, std = samples.mean(0), samples.std(0, correction=0)
         if not bool(torch.isfinite(std).all()):
-            raise ValueError(f"{self.weight.label} gives NaN or infinity on this batch; its scale can't start there")
+            raise ValueError(
+                f"{self.weight.label} gives NaN or infinity on this batch, so its scale can't be initialised from it"
+            )
         # Of a filter that does not vary there is only rounding noise to divide by.
         std = torch.where(std > 1e-6 * samples.square().mean(0).sqrt(), std / self.target, 1.0)
         self.parametrization.scale.div_(std)

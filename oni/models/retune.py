@@ -64,7 +64,7 @@ def retune(model: nn.Module) -> list[Retuned]:
             raise ValueError(f"{weight.title}: {error}") from None
         new[id(parametrization)] = weight.title, parametrization, options
     if not new:
-        raise ValueError("no weight of the model has a target; set one by oni.convert(model, sigma_min=0.9)")
+        raise ValueError("no weight of the model has a target; set one with oni.convert(model, sigma_min=0.9)")
     changes = []
     for title, parametrization, options in new.values():
         before = parametrization.options

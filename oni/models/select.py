@@ -118,7 +118,7 @@ def check_whole(weight: Weight, Z: Tensor) -> None:
     """Refuse the shard of a proxy."""
     if is_shard(Z):
         raise ValueError(
-            f"{weight.title}: its proxy is sharded, and a shard does not tell the spectrum; call unshard() on the "
+            f"{weight.title}: its proxy is sharded, and a shard does not determine the spectrum; call unshard() on the "
             "modules that fully_shard made, then this, then reshard()"
         )
 

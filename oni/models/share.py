@@ -95,7 +95,7 @@ def check_members(members: Sequence[Member]) -> None:
     if not members:
         raise ValueError("the model has no orthogonal weights to share; oni.convert it first")
     if len(members) > MOST_WEIGHTS:
-        raise ValueError(f"the model has {len(members)} orthogonal weights, and at most {MOST_WEIGHTS} can be shared")
+        raise ValueError(f"the model has {len(members)} orthogonal weights, but at most {MOST_WEIGHTS} can be shared")
 
 
 def refuse_shards(model: nn.Module, members: Sequence[Member]) -> None:
@@ -106,7 +106,7 @@ def refuse_shards(model: nn.Module, members: Sequence[Member]) -> None:
         sharded.insert(0, "the model")
     if sharded:
         raise ValueError(
-            f"{sharded[0]} is sharded by fully_shard, so that no rank has the whole of it; oni.share is for "
+            f"{sharded[0]} is sharded by fully_shard, so no rank holds all of it; oni.share is for "
             "DistributedDataParallel"
         )
 

@@ -166,7 +166,7 @@ class _Inner(torch.autograd.Function):
         if batch.lasting and get_version(ctx.Z) != ctx.version:
             raise RuntimeError(
                 "one of the proxies needed for gradient computation has been modified by an inplace operation (an "
-                "optimizer step, load_state_dict): call backward() before it, or run the model again after it"
+                "optimizer step, load_state_dict): call backward() first, or run the model again afterwards"
             )
         Z = ctx.Z if batch.lasting else ctx.saved_tensors[0]
         if torch.is_grad_enabled():

@@ -142,8 +142,8 @@ def get_schedule(schedule: str) -> Schedule:
     found = find_schedule(schedule) if isinstance(schedule, str) else None
     if found is None:
         raise ValueError(
-            f"schedule must be one of {', '.join(map(repr, SCHEDULES))}, got {schedule!r}; minimax takes a lower end "
-            f'of the singular values other than {DEFAULT_LOWER} as "minimax:0.03", from {LEAST:g} to below 1'
+            f"schedule must be one of {', '.join(map(repr, SCHEDULES))}, got {schedule!r}; for a smallest singular "
+            f'value other than {DEFAULT_LOWER} pass for example "minimax:0.03", from {LEAST:g} to below 1'
         )
     return found
 
@@ -184,7 +184,7 @@ def checked_steps(steps: int) -> int:
             f"steps must be a whole number, got {steps!r} of type {type(steps).__name__}; pass for example steps=5"
         ) from None
     if count < 0:
-        raise ValueError(f"steps must not be negative, got {count}; 0 is centring and bounding alone")
+        raise ValueError(f"steps must not be negative, got {count}; 0 means only centring and bounding")
     return count
 
 

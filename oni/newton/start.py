@@ -39,10 +39,10 @@ def find_starts(Z: Tensor, *, center: bool, groups: int, in_training: bool = Fal
             "it has no values yet (device meta, or a fake tensor); load or initialise it first, or pass steps"
         )
     if Z.numel() == 0:
-        raise ValueError(f"it has shape {tuple(Z.shape)}, and no entries")
+        raise ValueError(f"it has shape {tuple(Z.shape)} and no entries")
     A = split_groups(Z.detach().double(), groups)
     if not bool(torch.isfinite(A).all()):
-        raise ValueError("it holds NaN or infinity; initialise or load it first")
+        raise ValueError("it contains NaN or infinity; initialise or load it first")
     if center:
         A = centred(A.clone())
     n, d = A.shape[-2:]
@@ -83,16 +83,16 @@ def check_rank(sigma: Tensor, dtype: torch.dtype, size: str, *, center: bool, ce
     if bool((sigma[:, 0] == 0).any()):
         remedy = "initialise it first"
         if center:
-            raise ValueError(f"its rows are constant, so zero once centred; {remedy}, or pass center=False")
+            raise ValueError(f"its rows are constant, so centring makes them zero; {remedy}, or pass center=False")
         raise ValueError(f"it is zero, and zero has no direction to orthogonalise; {remedy}")
     if centring_costs_rank:
         raise ValueError(
-            f"a centred {size} matrix has a zero singular value, which no step lifts, as its rows sum to zero; "
-            'pass center="auto" or False'
+            f"a centred {size} matrix has a zero singular value, because its rows sum to zero, and no step can "
+            'raise it; pass center="auto" or False'
         )
     ranks = (sigma > torch.finfo(work_dtype(dtype)).eps * sigma[:, :1]).sum(-1)
     if int(ranks.min()) < sigma.shape[-1]:
         raise ValueError(
-            f"a {size} matrix of rank {int(ranks.min())} has a zero singular value, which no step lifts; "
-            "initialise it anew (duplicate or dead filters?)"
+            f"a {size} matrix of rank {int(ranks.min())} has a zero singular value, which no step can raise; "
+            "initialise it again (duplicate or dead filters?)"
         )

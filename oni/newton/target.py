@@ -103,8 +103,8 @@ def check_target(sigma_min: float, *, zero: bool = False) -> float:
     number = isinstance(sigma_min, int | float) and not isinstance(sigma_min, bool)
     if not number or not 0.0 <= sigma_min < 1.0 or (sigma_min == 0 and not zero):
         raise ValueError(
-            f"sigma_min must be a number in {'[' if zero else '('}0, 1), got {sigma_min!r}; 1 itself is only reached "
-            "in the limit, pass for example 0.999"
+            f"sigma_min must be a number in {'[' if zero else '('}0, 1), got {sigma_min!r}; 1 itself is reached only "
+            "in the limit; pass for example 0.999"
         )
     return float(sigma_min)
 
@@ -120,7 +120,7 @@ def first_reaching(ranges: Iterator[tuple[float, float]], sigma_min: float) -> i
             break
         before[steps % 2] = low
     raise ValueError(
-        f"sigma_min={sigma_min!r} is nearer to 1 than this schedule certifies in double precision, {max(before)!r}; "
+        f"sigma_min={sigma_min!r} is closer to 1 than this schedule can certify in double precision, {max(before)!r}; "
         "pass for example 0.999999"
     )
 
@@ -157,7 +157,7 @@ def with_reserve(sigma_min: float, dtype: torch.dtype) -> float:
     rounding = 32 * torch.finfo(work).eps + (torch.finfo(dtype).eps / 2 if dtype != work else 0.0)
     aim = sigma_min + max(rounding, 0.01 * (1 - sigma_min))
     if aim >= 1:
-        raise ValueError(f"it is too near to 1 for {dtype}, which rounds it off; pass at most {1 - 2 * rounding:.6g}")
+        raise ValueError(f"it is too close to 1 for the precision of {dtype}; pass at most {1 - 2 * rounding:.6g}")
     return aim
 
 

@@ -43,7 +43,7 @@ class GroupSort(nn.Module):
         if x.shape[dim] % self.group_size:
             raise ValueError(
                 f"group_size must divide the {x.shape[dim]} channels on axis {self.dim}, got {self.group_size}; "
-                "take a layer of that width, or pass dim"
+                "change the width of the layer, or pass dim"
             )
         groups = x.unflatten(dim, (-1, self.group_size))
         if self.group_size != 2:
@@ -60,7 +60,7 @@ class GroupSort(nn.Module):
     def lipschitz_constant(self, x: Tensor) -> float:
         """What :func:`oni.diagnostics.lipschitz_bound` asks, for a batch of inputs."""
         if self.dim % x.dim() == 0:
-            raise ValueError(f"dim={self.dim} is where the samples of a batch are; pass the axis of the channels")
+            raise ValueError(f"dim={self.dim} is the batch axis; pass the axis of the channels")
         return 1.0
 
     def rounding_error(self, x: Tensor, dtype: torch.dtype) -> tuple[float, float]:

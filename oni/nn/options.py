@@ -84,7 +84,7 @@ def make_options(
     if sigma_min is not None:
         if steps is not None:
             raise ValueError(
-                f"pass either steps or sigma_min, from which steps follow, got steps={steps!r} and "
+                f"pass either steps or sigma_min (which chooses the steps), got steps={steps!r} and "
                 f"sigma_min={sigma_min!r}"
             )
         target = Target(check_target(sigma_min), bound, schedule)
@@ -125,7 +125,7 @@ def list_unlike(options: dict[str, Any], others: dict[str, Any]) -> str:
 def check_learn_scale(learn_scale: bool) -> bool:
     """Return ``learn_scale`` if it is True or False."""
     if not isinstance(learn_scale, bool):
-        raise TypeError(f"learn_scale must be True or False, got {learn_scale!r}; the factor itself is scale")
+        raise TypeError(f"learn_scale must be True or False, got {learn_scale!r}; pass the factor itself as scale")
     return learn_scale
 
 

@@ -66,11 +66,9 @@ def decode_options(tensor: object) -> tuple[Options, Layout]:
     valid_layout = type(layout.groups) is int and layout.groups > 0 and type(layout.transposed) is bool
     if version == 1 and options.schedule == "minimax":
         raise OtherVersion(
-            "the weight was trained with an earlier minimax schedule, two best cubics, which is no longer computed; "
+            "the weight was trained with an earlier minimax schedule (two best cubics) that is no longer supported; "
             "bake it with the version that saved it"
         )
     if version not in (1, VERSION) or not valid_layout:
-        raise OtherVersion(
-            f"the options of an orthogonal weight were saved in a form unknown here (version {version!r})"
-        )
+        raise OtherVersion(f"the options of an orthogonal weight were saved in an unknown format (version {version!r})")
     return options, layout

@@ -32,7 +32,7 @@ def make_proxy(weight: Tensor, layout: Layout, options: Options, start: str | No
     try:
         polar = find_polar_factor(matrices, center=center, groups=groups)
     except ValueError as error:
-        raise ValueError(f"start={start!r} can't be made: {error}") from None
+        raise ValueError(f"start={start!r} is not possible: {error}") from None
     said = start if polar.rank >= polar.possible else f"{start}, rank {polar.rank} of {polar.possible}"
     return layout.weight(polar.factor, weight.shape), said
 

@@ -36,7 +36,7 @@ def import_own(kind: str, name: str, is_fit: Callable[[Any], bool], expected: st
         raise ValueError(f"{kind} {name!r}: write package.module:{example}")
     if module_name.endswith(".py") or not all(part.isidentifier() for part in module_name.split(".")):
         raise ValueError(
-            f"{kind} {name!r}: {module_name!r} is no name of a module; start oni in the folder of the file, and write "
+            f"{kind} {name!r}: {module_name!r} is not a module name; start oni in the folder of the file, and write "
             f"my_file:{example} for my_file.py"
         )
     here = str(Path.cwd())
@@ -48,7 +48,7 @@ def import_own(kind: str, name: str, is_fit: Callable[[Any], bool], expected: st
         if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
             raise
         raise ValueError(
-            f"{kind} {name!r}: no module {error.name!r}; install it, or start oni in the folder that holds it"
+            f"{kind} {name!r}: no module {error.name!r}; install it, or start oni in the folder that contains it"
         ) from None
     choices = [key for key, value in vars(module).items() if is_fit(value) and not key.startswith("_")]
     if not hasattr(module, attribute):

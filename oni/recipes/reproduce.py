@@ -81,20 +81,20 @@ def reproduce(request: Request, setting: Setting | None = None) -> None:
     if request.table is not None and request.table not in TABLE_FORMATS:
         raise ValueError(unknown_name("table format", request.table, TABLE_FORMATS))
     if setting and not experiment.trains and (given := setting.given_options()):
-        raise ValueError(f"{request.id} trains nothing, so {given[0]} is of no use; leave it out")
+        raise ValueError(f"{request.id} trains nothing, so {given[0]} has no effect; leave it out")
     if setting and not experiment.generates and (setting.inception or setting.classifier):
         raise ValueError(
-            f"{request.id} measures no generated images, so --inception and --classifier are of no use there"
+            f"{request.id} measures no generated images, so --inception and --classifier have no effect; leave them out"
         )
     if request.finished and not experiment.trains:
-        raise ValueError(f"{request.id} trains nothing, so --finished is of no use; leave it out")
+        raise ValueError(f"{request.id} trains nothing, so --finished has no effect; leave it out")
     setting = setting or Setting((request.out or RESULTS_FOLDER) / RUNS)
     planned = plan_runs(experiment, request, setting)
     if request.dry_run:
         show_plan(experiment, planned, setting, console(plain=request.plain))
         return
     if request.finished and (setting.inception or setting.classifier):
-        raise ValueError("--finished measures nothing, so --inception and --classifier are of no use; leave them out")
+        raise ValueError("--finished measures nothing, so --inception and --classifier have no effect; leave them out")
     if experiment.generates:
         setting.check_extractors()
     quiet = request.json or request.table is not None
@@ -152,7 +152,9 @@ def plan_runs(experiment: Experiment, request: Request, setting: Setting) -> lis
     labels = [experiment.describe(parameters) for parameters in planned]
     chosen = [run for run, label in zip(planned, labels, strict=True) if is_chosen(label, request.only)]
     if not chosen:
-        raise ValueError(f"--only {request.only!r} matches no run of {request.id}, which are such as {labels[0]!r}")
+        raise ValueError(
+            f"--only {request.only!r} matches no run of {request.id}; its runs are named like {labels[0]!r}"
+        )
     return chosen
 
 
@@ -184,8 +186,8 @@ def read_finished(experiment: Experiment, planned: Sequence[Any], terminal: Cons
     progress = find_progress(experiment, planned, setting)
     if not progress.results:
         raise ValueError(
-            f"no run of {experiment.id} is known to be finished in {setting.runs} ({progress.estimate}); leave out "
-            "--finished to train them"
+            f"no finished run of {experiment.id} in {setting.runs} ({progress.estimate}); to train them, leave out "
+            "--finished"
         )
     terminal.print(Text(f"{len(progress.results)} of {len(planned)} runs are finished; {progress.estimate}\n"))
     return progress.results
@@ -352,7 +354,7 @@ def show_part(
     if written:
         terminal.out("\nPut into what was measured before:", *written, sep="\n  ")
     else:
-        terminal.print(Text(f"\nA part of {experiment.id}: without --only, its {RESULTS} is written."))
+        terminal.print(Text(f"\nThis is a part of {experiment.id}: {RESULTS} is written only without --only."))
 
 
 def show_plan(experiment: Experiment, planned: Sequence[Any], setting: Setting, terminal: Console) -> None:

@@ -26,7 +26,7 @@ def to_bytes(images: Tensor) -> Tensor:
     bad = (~torch.isfinite(images)).reshape(len(images), -1).any(1).nonzero().flatten().tolist()
     if bad:
         shown = ", ".join(map(str, bad[:5])) + (", ..." if len(bad) > 5 else "")
-        raise ValueError(f"{len(bad)} of {len(images)} images hold NaN or infinity: {shown}; the generator diverged")
+        raise ValueError(f"{len(bad)} of {len(images)} images contain NaN or infinity: {shown}; the generator diverged")
     return ((images + 1) * 127.5).round().clamp(0, 255).to(torch.uint8)
 
 

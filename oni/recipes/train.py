@@ -51,7 +51,7 @@ def read_config(file: Path, changes: Sequence[str]) -> Config:
         if name and is_own(name):
             if name != typed and file.with_name("run.json").exists():
                 raise ValueError(
-                    f"{file}: is of a run folder, whose code is not imported; if you trust {name}, "
+                    f"{file}: comes from a run folder, so its code is not imported; if you trust {name}, "
                     f"add {kind}={name} to the command"
                 )
             register_own(kind, name)
@@ -86,7 +86,7 @@ def train_config(request: Request) -> None:
         if name not in WATCHERS:
             raise ValueError(unknown_name("watch", name, WATCHERS))
     if request.download and request.data is None:
-        raise ValueError("--download needs to know where to: pass --data DIR as well")
+        raise ValueError("--download needs a folder: pass --data DIR as well")
     hardware = request.hardware
     dataset = load_dataset(
         config.data,

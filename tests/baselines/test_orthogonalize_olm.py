@@ -276,7 +276,7 @@ Z = torch.randn(4, 6, generator=torch.Generator().manual_seed(0))
         ({"center": 1}, ValueError, "center must be True or False, got 1"),
         ({"gradient": "exact"}, ValueError, "gradient must be one of 'stable', 'textbook', got 'exact'"),
         ({"gradient": None}, ValueError, "gradient must be one of .* got None"),
-        ({"Z": torch.ones(4, 1)}, ValueError, "center=True leaves nothing .* one column; pass center=False"),
+        ({"Z": torch.ones(4, 1)}, ValueError, "center=True makes rows with one column zero; pass center=False"),
         ({"Z": torch.ones(3)}, ValueError, r"Z must be a matrix .* got shape \(3,\)"),
         ({"Z": torch.ones(3, 3, dtype=torch.int64)}, TypeError, "Z must be float16, .* got torch.int64"),
         ({"Z": [[1.0]]}, TypeError, "Z must be a torch.Tensor, got list"),

@@ -189,7 +189,7 @@ def test_a_wrong_form_is_not_timed(run, cheap, monkeypatch):
         (["--processes", "2"], "--processes is for oni bench processes, not matrices; leave it out"),
         (["models", "--processes", "2"], "--processes is for oni bench processes, not models; leave it out"),
         (["processes", "--processes", "1"], "--processes must be at least 2, got 1"),
-        (["processes", "--device", "cuda"], "oni bench processes measures processes on the CPU; leave out --device"),
+        (["processes", "--device", "cuda"], "oni bench processes runs on the CPU; leave out --device"),
         (["--device", "abacus"], "--device must be cpu or cuda, got 'abacus'"),
         (["--device", "meta"], "--device must be cpu or cuda, got 'meta'"),
         (["--json", "."], "--json"),

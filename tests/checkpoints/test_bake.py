@@ -162,7 +162,7 @@ def test_options_of_the_first_version():
             "version 3",
         ),
         (saved_before("minimax"), "two best cubics"),
-        (encode_options(make_options(), Layout(groups=0)), "form unknown"),
+        (encode_options(make_options(), Layout(groups=0)), "unknown format"),
         (encode_options(make_options(), Layout())[:-1], "not the saved options"),
     ],
 )
@@ -216,7 +216,7 @@ def test_several_state_dicts(run, tmp_path):
     torch.save(held, tmp_path / "x.pt")
     code, _, err = run("bake", tmp_path / "x.pt", "-o", tmp_path / "y.pt")
     assert code == 2
-    assert "pass --key, one of 'model', 'ema'" in err
+    assert "choose one with --key: 'model', 'ema'" in err
     assert run("bake", tmp_path / "x.pt", "-o", tmp_path / "y.pt", "--key", "ema")[0] == 0
     nn.Linear(8, 4).load_state_dict(weight_files.read(tmp_path / "y.pt"), strict=True)
     assert (
@@ -249,7 +249,7 @@ def on_top(layer):
         ),
         (
             {k: v for k, v in oni.nn.Linear(3, 2, learn_scale=True).state_dict().items() if not k.endswith("scale")},
-            "its learnt scale",
+            "its learnable scale",
         ),
         (
             {**oni.nn.Linear(3, 2, learn_scale=True).state_dict(), "parametrizations.weight.0.scale": torch.ones(7)},

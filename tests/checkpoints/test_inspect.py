@@ -356,7 +356,7 @@ def test_columns_are_kept_to_when_piped(run, tmp_path, monkeypatch, network, col
 @pytest.mark.parametrize("device", ["/dev/zero", "/dev/null", "/dev/urandom"])
 def test_what_has_no_end_is_refused(run, device):
     code, out, err = run(device)
-    assert (code, out, err) == (2, "", f"oni: {device}: not a regular file; copy what it holds into one\n")
+    assert (code, out, err) == (2, "", f"oni: {device}: not a regular file; copy its contents into one\n")
 
 
 def test_a_pipe_is_not_waited_for(run, tmp_path):
@@ -385,7 +385,7 @@ def test_a_vast_file_is_refused_at_once(run, tmp_path, start, suffix):
         (["."], "directory"),
         (["x.pt", "--plot", "x.gif"], "must end in .png"),
         (["x.pt", "--limit", "0"], "--limit must be at least 1"),
-        (["x.safetensors"], "not a whole safetensors file"),
+        (["x.safetensors"], "not a complete safetensors file"),
         ([], "CHECKPOINT"),
     ],
 )

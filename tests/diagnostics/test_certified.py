@@ -331,7 +331,7 @@ def test_a_module_that_declares_itself():
     model = nn.Sequential(Exact(), head).eval()
     labels = model(x).argmax(1)
     assert torch.equal(certified_radius(model, x, labels), certified_radius(nn.Sequential(head), x.abs(), labels))
-    with pytest.raises(ValueError, match=r"0: how Declared rounds is not known.*rounding_error\(x, dtype\)"):
+    with pytest.raises(ValueError, match=r"0: the rounding error of Declared is not known.*rounding_error\(x, dtype\)"):
         certified_radius(nn.Sequential(Declared(), head), x, labels)
 
 
@@ -356,10 +356,20 @@ MIXED = nn.Sequential(nn.Linear(4, 4).double(), nn.Linear(4, 3))
 @pytest.mark.parametrize(
     ("model", "images", "labels", "words"),
     [
-        (small().eval(), zeros(0, 4), zeros(0).long(), r"images must be a batch .* not empty, got \(0, 4\)"),
-        (small().eval(), zeros(4), zeros(4).long(), r"images must be a batch .* got \(4,\); one is x.unsqueeze\(0\)"),
-        (small().eval(), [[0.0]], zeros(1).long(), "images must be a batch .* got list"),
-        (small().eval(), zeros(2, 4).double(), zeros(2).long(), "images must be of the model's torch.float32, got"),
+        (small().eval(), zeros(0, 4), zeros(0).long(), r"images must be a non-empty batch .* got \(0, 4\)"),
+        (
+            small().eval(),
+            zeros(4),
+            zeros(4).long(),
+            r"images must be a non-empty batch .* got \(4,\); for one image, x.unsqueeze\(0\)",
+        ),
+        (small().eval(), [[0.0]], zeros(1).long(), "images must be a non-empty batch .* got list"),
+        (
+            small().eval(),
+            zeros(2, 4).double(),
+            zeros(2).long(),
+            "images must have the model's dtype torch.float32, got",
+        ),
         (small().eval(), torch.full((2, 4), math.inf), zeros(2).long(), "images must be finite, got 8 entries"),
         (
             small().eval(),
@@ -384,10 +394,10 @@ MIXED = nn.Sequential(nn.Linear(4, 4).double(), nn.Linear(4, 3))
             zeros(2).long(),
             r"evaluation mode, got _SpectralNorm 'parametrizations.weight.0' in training",
         ),
-        (small().half().eval(), zeros(2, 4), zeros(2).long(), "model must have parameters of .* got torch.float16"),
-        (MIXED, zeros(2, 4), zeros(2).long(), "model must have parameters of .* got torch.float32, torch.float64"),
-        (nn.Identity(), zeros(2, 4), zeros(2).long(), "model must have parameters of .* got no parameters"),
-        (small(nn.Tanh()).eval(), zeros(2, 4), zeros(2).long(), "1: how Tanh rounds is not known"),
+        (small().half().eval(), zeros(2, 4), zeros(2).long(), "model must have parameters in .* got torch.float16"),
+        (MIXED, zeros(2, 4), zeros(2).long(), "model must have parameters in .* got torch.float32, torch.float64"),
+        (nn.Identity(), zeros(2, 4), zeros(2).long(), "model must have parameters in .* got no parameters"),
+        (small(nn.Tanh()).eval(), zeros(2, 4), zeros(2).long(), "1: the rounding error of Tanh is not known"),
         (
             small(nn.Softmin(1)).eval(),
             zeros(2, 4),
@@ -400,7 +410,7 @@ MIXED = nn.Sequential(nn.Linear(4, 4).double(), nn.Linear(4, 3))
             nn.utils.spectral_norm(nn.Linear(4, 3)).eval(),
             zeros(2, 4),
             zeros(2).long(),
-            r"model must hold its tensors as parameters or buffers, got \.weight, as old-style",
+            r"model must store its tensors as parameters or buffers, got \.weight .as left by old-style",
         ),
         (NANS.eval(), zeros(2, 4), zeros(2).long(), "the model's logits are not finite"),
         (with_hook(small()).eval(), torch.ones(2, 4), zeros(2).long(), "explains .*; remove hooks that change results"),

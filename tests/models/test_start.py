@@ -171,7 +171,7 @@ class TestWhatCannotBeDone:
 
     def test_of_a_single_module(self):
         layer = self.make()[2]
-        with pytest.warns(UserWarning, match="Linear: weight has rank 6 of 8, .*initialise it anew"):
+        with pytest.warns(UserWarning, match="Linear: weight has rank 6 of 8, .*initialise it again"):
             oni.orthogonal(layer, steps=2, start="orthogonal")
 
     def test_centring_a_square_by_request_is_no_surprise(self):
@@ -198,7 +198,7 @@ class TestWhatCannotBeDone:
 
     def test_weights_without_values(self):
         with pytest.raises(
-            ValueError, match=r"0: start='orthogonal' can't be made: it has no values yet \(device meta"
+            ValueError, match=r"0: start='orthogonal' is not possible: it has no values yet \(device meta"
         ):
             oni.convert(nn.Sequential(nn.Linear(4, 4, device="meta")), start="orthogonal")
         with FakeTensorMode():

@@ -103,7 +103,7 @@ def test_summary_says_how_orthogonal():
 
 @pytest.mark.filterwarnings("ignore:Initializing zero-element tensors:UserWarning")
 def test_an_empty_layer():
-    with pytest.raises(ValueError, match=r"Linear: weight has shape \(3, 0\), and no entries"):
+    with pytest.raises(ValueError, match=r"Linear: weight has shape \(3, 0\) and no entries"):
         oni.orthogonal(nn.Linear(0, 3))
     model = oni.convert(nn.Sequential(nn.Linear(4, 4), nn.Linear(0, 3)))
     assert oni.summary(model).rows[1].why == "has no entries"
@@ -176,7 +176,7 @@ def test_inside_ddp():
             self.module = module
 
     model = Wrapped(nn.Linear(4, 4))
-    with pytest.raises(ValueError, match=r"DistributedDataParallel already.*convert the model first"):
+    with pytest.raises(ValueError, match=r"already inside DistributedDataParallel.*convert the model first"):
         oni.convert(model)
     assert plain_keys(model) == ["module.weight", "module.bias"]
 

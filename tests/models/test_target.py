@@ -122,11 +122,19 @@ def dead_filter(layer):
         (None, {"sigma_min": 0.9, "schedule": "polar"}, "schedule must be one of"),
         (None, {"sigma_min": 0.9, "groups": 5}, "0: groups must divide the 8 rows"),
         (None, {"sigma_min": 0.9, "center": True}, '1: sigma_min=0.9 can.t be .* centred 8 x 8 .* center="auto"'),
-        (None, {"sigma_min": 1 - 1e-7}, "0: sigma_min=0.9999999 can.t .* too near to 1 for torch.float32"),
-        (nn.Module.bfloat16, {"sigma_min": 0.999}, "0: .*too near to 1 for torch.bfloat16"),
+        (
+            None,
+            {"sigma_min": 1 - 1e-7},
+            "0: sigma_min=0.9999999 can.t .* too close to 1 for the precision of torch.float32",
+        ),
+        (nn.Module.bfloat16, {"sigma_min": 0.999}, "0: .*too close to 1 for the precision of torch.bfloat16"),
         (lambda model: nn.init.zeros_(model[1].weight), {"sigma_min": 0.9}, "1: .*it is zero.* initialise"),
-        (lambda model: nn.init.ones_(model[0].weight), {"sigma_min": 0.9}, "0: .*constant, so zero once centred"),
-        (lambda model: dead_filter(model[1]), {"sigma_min": 0.9}, "1: .*8 x 8 matrix of rank 7 .*initialise it anew"),
+        (
+            lambda model: nn.init.ones_(model[0].weight),
+            {"sigma_min": 0.9},
+            "0: .*constant, so centring makes them zero",
+        ),
+        (lambda model: dead_filter(model[1]), {"sigma_min": 0.9}, "1: .*8 x 8 matrix of rank 7 .*initialise it again"),
         (lambda model: model.to("meta"), {"sigma_min": 0.9}, "0: .*no values yet .*pass steps"),
     ],
     # A function's text has its address, and several processes must agree on the names.
@@ -152,7 +160,7 @@ def test_converting_twice_keeps_the_choice(mixed):
     oni.convert(mixed, sigma_min=0.9)
     assert repr(mixed) == before
     for others in ({"sigma_min": 0.8}, {"steps": 5}, {"sigma_min": 0.9, "bound": "tight"}):
-        with pytest.raises(ValueError, match=r"orthogonal already, with other options: steps=.* sigma_min=0.9"):
+        with pytest.raises(ValueError, match=r"already orthogonal, with other options: steps=.* sigma_min=0.9"):
             oni.convert(mixed, **others)
 
 
@@ -247,7 +255,7 @@ class TestCheckpoints:
         with pytest.raises(ValueError, match="no weight of the model has a target"):
             oni.retune(mixed)
         state = oni.nn.Linear(12, 8, sigma_min=0.9).state_dict()
-        with pytest.raises(ValueError, match="baked as it was trained, so sigma_min is no option"):
+        with pytest.raises(ValueError, match="baked as it was trained, so sigma_min is not an option"):
             oni.models.bake_state_dict(state, sigma_min=0.8)
 
     def test_a_saved_target_is_checked(self):

@@ -213,7 +213,7 @@ def test_a_zero_singular_value_stays():
         (
             {"interval": (0.1, 1.0), "sigma_min": 1 - 1e-16, "schedule": "minimax"},
             ValueError,
-            "nearer to 1 than this schedule certifies",
+            "closer to 1 than this schedule can certify",
         ),
     ],
 )

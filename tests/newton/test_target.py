@@ -51,9 +51,9 @@ def test_scale_does_not_matter(factor):
     ("Z", "options", "error", "words"),
     [
         (torch.zeros(3, 5), {"center": False}, ValueError, "sigma_min=0.9: it is zero"),
-        (torch.ones(3, 5), {}, ValueError, "rows are constant, so zero once centred; .*center=False"),
+        (torch.ones(3, 5), {}, ValueError, "rows are constant, so centring makes them zero; .*center=False"),
         (torch.randn(5, 5), {"center": True}, ValueError, 'a centred 5 x 5 matrix .*pass center="auto" or False'),
-        (torch.randn(3, 8).repeat(2, 1), {}, ValueError, "6 x 8 matrix of rank 3 .*initialise it anew"),
+        (torch.randn(3, 8).repeat(2, 1), {}, ValueError, "6 x 8 matrix of rank 3 .*initialise it again"),
         (torch.tensor([[1.0, 2.0], [float("nan"), 1.0]]), {}, ValueError, "NaN or infinity"),
         (torch.randn(3, 5, device="meta"), {}, ValueError, "no values yet"),
         (torch.randn(0, 5), {}, ValueError, "no entries"),

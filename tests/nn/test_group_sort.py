@@ -80,7 +80,7 @@ def test_in_a_converted_model():
         (
             lambda: oni.diagnostics.lipschitz_bound(GroupSort(dim=0), 4),
             ValueError,
-            "dim=0 is where the samples of a batch are; pass the axis of the channels",
+            "dim=0 is the batch axis; pass the axis of the channels",
         ),
         (lambda: GroupSort()(torch.zeros(4)), ValueError, r"got dim=1 for shape \(4,\)"),
     ],

@@ -83,11 +83,11 @@ def test_for_programs(train):
         (["tiny.yaml", "network=nowhere_at_all:Net"], "no module 'nowhere_at_all'"),
         (["tiny.yaml", "network=json:JSONDecoderr"], "unknown network 'JSONDecoderr' for json"),
         (["tiny.yaml", "network=:Net"], "write package.module:Network"),
-        (["tiny.yaml", "network=../../x:Net"], "'../../x' is no name of a module; start oni in the folder of the file"),
-        (["tiny.yaml", "network=x.py:Net"], "'x.py' is no name of a module"),
+        (["tiny.yaml", "network=../../x:Net"], "'../../x' is not a module name; start oni in the folder of the file"),
+        (["tiny.yaml", "network=x.py:Net"], "'x.py' is not a module name"),
         (["tiny.yaml", "network_options.norm=batch", "--devices", "2", "--dry"], "No such option"),
         (["tiny.yaml", f"network_options.width={10**9}"], "width=1000000000, inputs=784, classes=10, bias=True, norm="),
-        (["tiny.yaml", f"network_options.width={10**30}"], "does not fit into memory; choose smaller ones"),
+        (["tiny.yaml", f"network_options.width={10**30}"], "does not fit into memory; choose smaller sizes"),
         (["tiny.yaml", f"seed={2**62}"], f"seed must be below 2**62, got {2**62}"),
         (["tiny.yaml", f"seed={10**30}"], "seed must be below 2**62, got 1000"),
     ],
@@ -103,9 +103,12 @@ def test_errors_are_one_line(train, tmp_path, arguments, message):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("seed: 2024-01-01", "seed must be a number, a text, or a list or map of these, got datetime.date(2024, 1, 1)"),
-        ("seed: !!binary aGVsbG8=", "seed must be a number, a text, or a list or map of these, got b'hello' (bytes)"),
-        ("network_options: {width: 2024-01-01}", "network_options must be a number, a text, or a list or map"),
+        (
+            "seed: 2024-01-01",
+            "seed must be a number, a string, or a list or map of these, got datetime.date(2024, 1, 1)",
+        ),
+        ("seed: !!binary aGVsbG8=", "seed must be a number, a string, or a list or map of these, got b'hello' (bytes)"),
+        ("network_options: {width: 2024-01-01}", "network_options must be a number, a string, or a list or map"),
         ("drops: [2024-01-01]", "drops must be a number"),
         ("network_options: " + "{a: " * 3000 + "1" + "}" * 3000, "nested more than 20 deep"),
         ("- " * 3000, "nested more than 20 deep"),
@@ -155,7 +158,10 @@ def own_networks(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["network=own_networks:nothing"], "network 'own_networks:nothing' must give a torch.nn.Module, got NoneType"),
+        (
+            ["network=own_networks:nothing"],
+            "network 'own_networks:nothing' must return a torch.nn.Module, got NoneType",
+        ),
         (["network=own_networks:Returns"], "with 10 classes or more; got NoneType"),
         (["network=own_networks:Returns", "network_options.what=sum"], "for 64 images, with 10 classes or more; got"),
         (["network=own_networks:Returns", "network_options.what=few"], "got shape (64, 7)"),
@@ -195,7 +201,7 @@ def test_no_gpu(train, monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     code, _, err = train("tiny.yaml", "--accelerator", "cuda")
     assert code == 2
-    assert err == "oni: --accelerator cuda: torch finds none here; pass --accelerator cpu\n"
+    assert err == "oni: --accelerator cuda: torch finds no such device; pass --accelerator cpu\n"
 
 
 def test_files_of_a_newer_version(train, tmp_path):
@@ -206,7 +212,7 @@ def test_files_of_a_newer_version(train, tmp_path):
     code, _, err = train("tiny.yaml")
     assert code == 2
     assert err == (
-        f"oni: {path.relative_to(tmp_path)}: written in format 99 by a newer version of oni, this one reads up to 1; "
+        f"oni: {path.relative_to(tmp_path)}: written in format 99 by a newer version of oni; this one reads up to 1; "
         "update oni, or train into another --out\n"
     )
     # Runs from before formats had numbers are still read.
@@ -214,7 +220,7 @@ def test_files_of_a_newer_version(train, tmp_path):
     path.write_text(json.dumps(record))
     assert train("tiny.yaml")[0] == 0
     path.write_text("{}")
-    assert "lacks what a finished run has; delete it" in train("tiny.yaml")[2]
+    assert "incomplete for a finished run; delete it" in train("tiny.yaml")[2]
 
 
 # Which data.

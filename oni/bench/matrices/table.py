@@ -46,7 +46,9 @@ def show_matrices(
         terminal.print(matrix_table(result, plain))
         terminal.print(describe_products(result))
     for asked in ASKED:
-        terminal.print(Text(f"\nAsked: {asked}. oni beside the fastest other that reaches it", style="bold"))
+        terminal.print(
+            Text(f"\nLevel {asked}: oni compared with the fastest other method that reaches it", style="bold")
+        )
         terminal.print(asked_table(asked, results, verdicts, plain))
     left_out = len(verdicts) - len(select_verdicts(results, verdicts))
     if left_out:

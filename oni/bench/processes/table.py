@@ -48,7 +48,7 @@ def show_processes(
     terminal.print(growth_table(results, plain))
     if any(processes > (os.cpu_count() or 1) for result in results for processes in result.by_processes):
         terminal.print(f"More processes than cores ({os.cpu_count()}) wait for each other.")
-    terminal.print(Text("\nBy the model alone, not measured", style="bold"))
+    terminal.print(Text("\nPredicted by the cost model, not measured", style="bold"))
     terminal.print(f"{GPU.about}.", soft_wrap=True)
     terminal.print(gpu_table(results, plain))
     show_targets(results, verdicts, plain, terminal)

@@ -53,8 +53,8 @@ def load(folder: Path | None = None) -> Images:
     """
     if folder is None:
         raise FileNotFoundError(
-            "CIFAR-10 does not come with this package: pass the folder of its files as --data (with --download to "
-            "fetch them there)"
+            "CIFAR-10 is not part of this package: pass the folder of its files as --data (with --download to "
+            "download them there)"
         )
     where, read, suffix = find_layout(folder)
     parts = [read(find_file(where, name + suffix)) for name in (*TRAIN, TEST)]
@@ -71,20 +71,20 @@ def find_layout(folder: Path) -> tuple[Path, Callable[[Path], tuple[Tensor, Tens
             return candidate, read_pickle, ""
     raise FileNotFoundError(
         f"{folder}: no CIFAR-10 here ({TEST}.bin or {TEST}); pass the folder of {BINARY} or {PYTHON}, or --download to "
-        "fetch it there"
+        "download it there"
     )
 
 
 def find_file(folder: Path, name: str) -> Path:
     if not (folder / name).is_file():
-        raise FileNotFoundError(f"{folder / name}: missing; the other files of CIFAR-10 are there")
+        raise FileNotFoundError(f"{folder / name}: missing, although other files of CIFAR-10 are there")
     return folder / name
 
 
 def read_bytes(path: Path) -> bytes:
     size = path.stat().st_size
     if size > LARGEST:
-        raise ValueError(f"{path}: {size:,} bytes, and no file of CIFAR-10 is larger than {LARGEST:,}")
+        raise ValueError(f"{path}: {size:,} bytes, but no file of CIFAR-10 is larger than {LARGEST:,}")
     return path.read_bytes()
 
 
@@ -106,7 +106,7 @@ def read_pickle(path: Path) -> tuple[Tensor, Tensor]:
     try:
         batch = BatchUnpickler(io.BytesIO(content), encoding="bytes").load()
     except Refused as error:
-        raise ValueError(f"{path}: {error}; nothing of it was executed") from None
+        raise ValueError(f"{path}: {error}; nothing was executed") from None
     except Exception as error:  # a damaged pickle fails in any way
         reason = type(error).__name__
         raise ValueError(f"{path}: not a batch of CIFAR-10 ({reason}); it is truncated or damaged") from None
@@ -144,10 +144,10 @@ class BatchUnpickler(pickle.Unpickler):
             return make_dtype
         if (module, name) == ("_codecs", "encode"):
             return encode
-        raise Refused(f"asks for {module}.{name}, expected arrays and plain values alone")
+        raise Refused(f"refers to {module}.{name}, expected only arrays and plain values")
 
     def persistent_load(self, pid: Any) -> Any:
-        raise Refused("refers to objects outside the file, expected arrays and plain values alone")
+        raise Refused("refers to objects outside the file, expected only arrays and plain values")
 
 
 def rebuild_array(cls: Any, shape: Any, kind: Any) -> Any:
@@ -166,7 +166,7 @@ def make_dtype(name: Any, *_: Any) -> numpy.dtype[Any]:
 def encode(text: Any, encoding: Any = "latin1") -> bytes:
     """How Python 3 writes bytes in an old protocol."""
     if not isinstance(text, str) or encoding != "latin1":
-        raise Refused(f"encodes by {encoding!r}, expected latin1")
+        raise Refused(f"uses the encoding {encoding!r}, expected latin1")
     return text.encode("latin1")
 
 
@@ -187,7 +187,7 @@ def fetch(address: str) -> bytes:
     except OSError as error:
         reason = getattr(error, "reason", error)
         raise OSError(
-            f"{address} can't be fetched ({reason}); get {BINARY} elsewhere and pass its folder as --data"
+            f"{address} can't be downloaded ({reason}); get {BINARY} elsewhere and pass its folder as --data"
         ) from None
 
 
@@ -202,7 +202,7 @@ def unpack(archive: bytes) -> Iterator[tuple[str, bytes]]:
                 if name in CHECKSUMS and stream is not None:
                     contents[name] = stream.read()
     except (tarfile.TarError, OSError, EOFError) as error:
-        raise ValueError(f"{ORIGIN} is no archive ({type(error).__name__}); try another source") from None
+        raise ValueError(f"{ORIGIN} is not an archive ({type(error).__name__}); try another source") from None
     for name, checksum in CHECKSUMS.items():
         digest = hashlib.md5(contents.get(name, b""), usedforsecurity=False).hexdigest()
         if digest != checksum:

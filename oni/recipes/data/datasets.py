@@ -41,7 +41,7 @@ def load_full_fashion_mnist(folder: Path | None) -> Images:
     if data.source != "full":
         raise FileNotFoundError(
             "the full Fashion-MNIST is not on this machine: pass the folder of its four files as --data (with "
-            "--download to fetch them there), or train on data=fashion-mnist-sample"
+            "--download to download them there), or train on data=fashion-mnist-sample"
         )
     return add_channel(data)
 

@@ -103,7 +103,7 @@ def decode(content: bytes, size: int, resize: int, key: tuple[int, ...] | None =
     except CannotDecode:
         raise
     except Image.DecompressionBombError:
-        raise CannotDecode(f"has more than twice the {LARGEST:,} pixels that are decoded here") from None
+        raise CannotDecode(f"has more than twice the limit of {LARGEST:,} pixels") from None
     except Exception as error:  # a hostile file fails in any way
         reason = printable(str(error)) if isinstance(error, OSError | SyntaxError | ValueError) else ""
         if "cannot identify" in reason:
@@ -114,7 +114,7 @@ def decode(content: bytes, size: int, resize: int, key: tuple[int, ...] | None =
 def crop(image: Image.Image, size: int, resize: int, key: tuple[int, ...] | None) -> NDArray[numpy.uint8]:
     width, height = image.size
     if width * height > LARGEST:
-        raise CannotDecode(f"has {width} x {height} pixels, more than the {LARGEST:,} that are decoded here")
+        raise CannotDecode(f"has {width} x {height} pixels, more than the limit of {LARGEST:,}")
     left, top, right, bottom = (
         centre_box(width, height, resize, size) if key is None else random_box(width, height, *key)
     )

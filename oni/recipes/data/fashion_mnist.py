@@ -86,7 +86,7 @@ def find_folder(folder: Path) -> Path:
             return candidate
     raise FileNotFoundError(
         f"{folder}: no Fashion-MNIST here (train-labels-idx1-ubyte or .gz); pass the folder of the four official "
-        "files, or --download to fetch them there"
+        "files, or --download to download them there"
     )
 
 
@@ -94,7 +94,9 @@ def find_file(folder: Path, name: str) -> Path:
     for suffix in ("", ".gz"):
         if (folder / (name + suffix)).is_file():
             return folder / (name + suffix)
-    raise FileNotFoundError(f"{folder / name}: missing, raw or with .gz; the other files of Fashion-MNIST are there")
+    raise FileNotFoundError(
+        f"{folder / name}: missing, both raw and .gz, although other files of Fashion-MNIST are there"
+    )
 
 
 def download(folder: Path) -> Path:
@@ -115,7 +117,7 @@ def fetch(address: str, checksum: str) -> bytes:
     except OSError as error:
         reason = getattr(error, "reason", error)
         raise OSError(
-            f"{address} can't be fetched ({reason}); get the four files elsewhere and pass their folder as --data"
+            f"{address} can't be downloaded ({reason}); get the four files elsewhere and pass their folder as --data"
         ) from None
     try:
         is_official = hashlib.sha256(gzip.decompress(content)).hexdigest() == checksum

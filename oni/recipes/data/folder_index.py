@@ -195,7 +195,7 @@ def build_index(folder: Path, root: bytes) -> tuple[Index, list[tuple[str, int]]
     for name in PARTS:
         if not (folder / name).is_dir():
             raise FileNotFoundError(
-                f"{folder / name}: no such folder; a folder of images holds train/CLASS/*.jpg and val/CLASS/*.jpg"
+                f"{folder / name}: no such folder; a folder of images contains train/CLASS/*.jpg and val/CLASS/*.jpg"
             )
     search = Search(root)
     classes = search.classes(b"train")
@@ -206,7 +206,7 @@ def build_index(folder: Path, root: bytes) -> tuple[Index, list[tuple[str, int]]
         for label in classes if part == b"train" else search.classes(part):
             if label not in numbers:
                 raise ValueError(
-                    f"{folder / 'val'} has the class {show(label)}, which {folder / 'train'} lacks; remove or add it"
+                    f"{folder / 'val'} has the class {show(label)}, missing from {folder / 'train'}; remove or add it"
                 )
             images = search.images(part + b"/" + label)
             if not images and part == b"train":

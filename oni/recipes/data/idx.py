@@ -30,25 +30,25 @@ def read_idx(path: Path, shape: tuple[int | None, ...]) -> Tensor:
         with open_file(path, "rb") as file:
             header = file.read(4 + 4 * len(shape))
             if len(header) < 4 + 4 * len(shape):
-                raise ValueError(f"{path}: truncated within its header; get the file anew")
+                raise ValueError(f"{path}: truncated within its header; download the file again")
             magic, *dimensions = struct.unpack(f">{1 + len(shape)}I", header)
             expected = BYTES << 8 | len(shape)
             if magic != expected:
                 raise ValueError(
-                    f"{path}: magic number {magic:#06x}, expected {expected:#06x}; this is no such IDX file"
+                    f"{path}: magic number {magic:#06x}, expected {expected:#06x}; this is another kind of file"
                 )
             for length, expected_length in zip(dimensions, shape, strict=True):
                 if expected_length not in (None, length):
                     raise ValueError(f"{path}: dimensions {tuple(dimensions)}, expected {shape}")
             size = math.prod(dimensions)
             if size > 1 << 31:
-                raise ValueError(f"{path}: claims {size} bytes, more than any such data set has")
+                raise ValueError(f"{path}: its header claims {size} bytes, more than any such data set has")
             content = bytearray(file.read(size + 1))
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise ValueError(f"{path}: the compressed data is damaged or cut off ({error}); get the file anew") from None
+        raise ValueError(f"{path}: the compressed data is damaged or cut off ({error}); download it again") from None
     if len(content) != size:
         more = "more" if len(content) > size else f"{len(content)}"
-        raise ValueError(f"{path}: its header promises {size} bytes of data, it has {more}; get the file anew")
+        raise ValueError(f"{path}: its header promises {size} bytes of data, but it has {more}; download it again")
     return torch.frombuffer(content, dtype=torch.uint8).reshape(tuple(dimensions))
 
 

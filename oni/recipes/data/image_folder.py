@@ -70,7 +70,7 @@ class ImageSource:
         with open(self.folder / self.files.path(number), "rb") as file:
             content = file.read(expected + 1)
         if len(content) != expected:
-            raise CannotDecode("has another size than when the folder was searched; touch its folder")
+            raise CannotDecode("has changed its size since the folder was indexed; touch its folder")
         return content
 
     def show(self, number: int) -> str:
@@ -108,8 +108,8 @@ def load(
     """
     if folder is None:
         raise FileNotFoundError(
-            "a folder of images does not come with this package: pass it as --data DIR, with DIR/train/CLASS/*.jpg "
-            "and DIR/val/CLASS/*.jpg in it"
+            "a folder of images is not part of this package: pass one as --data DIR, with DIR/train/CLASS/*.jpg "
+            "and DIR/val/CLASS/*.jpg"
         )
     for name, value in (("size", size), ("resize", resize)):
         if type(value) is not int or value < 1:

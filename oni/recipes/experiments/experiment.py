@@ -244,7 +244,7 @@ class Experiment:
         sizes = {**self.presets[preset], **sizes}
         if seeds is not None:
             if "seeds" not in sizes:
-                raise ValueError(f"--seeds is of no use: {self.id} measures with one seed; leave it out")
+                raise ValueError(f"--seeds has no effect: {self.id} uses one seed; leave it out")
             if seeds < 1:
                 raise ValueError(f"seeds must be at least 1, got {seeds}; pass for example 3")
             sizes["seeds"] = seeds

@@ -70,9 +70,9 @@ class Setting:
             if key in self.overrides:
                 raise ValueError(f"{key} can't be overridden for an experiment: {remedy}")
         if self.download and self.data is None:
-            raise ValueError("--download needs to know where to: pass --data DIR as well")
+            raise ValueError("--download needs a folder: pass --data DIR as well")
         if self.data is not None and not self.download and not self.data.is_dir():
-            raise FileNotFoundError(f"--data {self.data}: there is no such folder")
+            raise FileNotFoundError(f"--data {self.data}: no such folder")
         self.engine.check_hardware(self.hardware)
 
     @property

@@ -28,7 +28,7 @@ def load_classifier(folder: Path, dataset: Dataset) -> Extractor:
     run = read_classifier(folder)
     config = run.config
     if run.data_sha256 != dataset.sha256:
-        raise ValueError(f"{folder}: was trained on other data than these images are of; pass another classifier")
+        raise ValueError(f"{folder}: was trained on other data than these images; pass another classifier")
     network = build_network(config)
     network.load_state_dict(run.models()["network"])
     part = split(dataset, config, torch.device("cpu"), input_dtype(config)).test
@@ -55,7 +55,7 @@ class Classifier(nn.Module):
         self.network, self.part, self.size = network, part, size
         name = find_output_layer(network)
         if name is None:
-            raise ValueError("the classifier has no linear layer at its end, whose inputs could be its features")
+            raise ValueError("the classifier has no linear output layer, whose inputs would be its features")
         network.get_submodule(name).register_forward_pre_hook(self.keep)
 
     def keep(self, _: nn.Module, inputs: tuple[Tensor, ...]) -> None:

@@ -39,7 +39,9 @@ class TrainedGenerator:
         self.run = TrainedRun(path)
         self.config = self.run.config
         if self.config.task != "gan":
-            raise ValueError(f"{path}: a run of the task {self.config.task!r}, which has no generator; pass one of gan")
+            raise ValueError(
+                f"{path}: a run of the task {self.config.task!r}, which has no generator; pass a run of the task gan"
+            )
         name = "average" if self.config.task_options["ema"] else "generator"
         gan = build_gan(self.config)
         self.generator, self.latent = gan.generator, gan.latent
@@ -75,7 +77,7 @@ def read_kept(path: Path, update: int) -> dict[str, Tensor]:
     """The weights of a generator that was kept on the way."""
     file = path / name_kept(update)
     if not file.is_file():
-        raise ValueError(f"{file}: no generator was kept after {update} updates; train with task_options.keep_every")
+        raise ValueError(f"{file}: no generator was saved after {update} updates; train with task_options.keep_every")
     return torch.load(file, map_location="cpu", weights_only=True)
 
 

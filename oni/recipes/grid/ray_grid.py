@@ -88,13 +88,15 @@ def check_address(address: str) -> None:
         try:
             socket.create_connection((host, int(port)), timeout=CONNECT_SECONDS).close()
         except (OSError, OverflowError) as error:
-            raise ValueError(f"--address {address}: nothing answers ({error}); {remedy}") from None
+            raise ValueError(f"--address {address}: no answer ({error}); {remedy}") from None
     # Whatever else listens there keeps ray.init waiting where no signal reaches it, so a process of its own tries it.
     code = "import ray, sys; ray.init(sys.argv[1], log_to_driver=False, logging_level='ERROR')"
     try:
         trial = subprocess.run([sys.executable, "-c", code, address], capture_output=True, timeout=CONNECT_SECONDS)
     except subprocess.TimeoutExpired:
-        raise ValueError(f"--address {address}: no Ray answers in {CONNECT_SECONDS} seconds; {remedy}") from None
+        raise ValueError(
+            f"--address {address}: Ray did not answer within {CONNECT_SECONDS} seconds; {remedy}"
+        ) from None
     if trial.returncode:
         printed = trial.stderr.decode(errors="replace")
         if "AuthenticationError" in printed:
@@ -126,7 +128,7 @@ def check_room(engine: Engine, accelerator: str) -> tuple[int, float]:
     if not any(machine.get("CPU", 0.0) >= threads and machine.get("GPU", 0.0) >= gpus for machine in machines):
         with_gpu = " with a GPU" if gpus else ""
         raise ValueError(
-            f"a run takes {threads} threads here, and no machine of this Ray cluster{with_gpu} has so many CPUs; "
+            f"a run needs {threads} threads, but no machine of this Ray cluster{with_gpu} has that many CPUs; "
             "pass a smaller --threads"
         )
     return threads, gpus
@@ -142,8 +144,8 @@ def train_here(number: int, pickled: bytes, resume: bool, threads: int, gpus: fl
         try:
             if not mark.exists():
                 raise ValueError(
-                    f"{socket.gethostname()} does not see {mark.parent}: the folder of runs must be on a file system "
-                    "that all machines of the cluster share; pass such a one with --out or --runs"
+                    f"{socket.gethostname()} can't access {mark.parent}: the folder of runs must be on a file system "
+                    "that all machines of the cluster share; pass such a folder with --out or --runs"
                 )
             import torch
 
@@ -258,7 +260,7 @@ class Grid(Generic[T]):
         self.deaths[number] = self.deaths[number] + 1 if lived < EARLY_SECONDS else 1
         run.end("its worker died; it is tried again")
         if self.deaths[number] >= DEATHS:
-            raise OSError(f"{run.heading}: {DEATHS} workers died over it, one after the other; the last: {reason}")
+            raise OSError(f"{run.heading}: {DEATHS} workers died on this run, one after the other; the last: {reason}")
         run.warn(f"the worker of {run.heading} died ({reason})")
         self.died[number] = True
         self.waiting[number] = 0.0

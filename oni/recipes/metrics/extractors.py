@@ -66,15 +66,15 @@ def load_inception(path: Path, sha256: str | None = None, device: str = "cpu") -
     """
     refuse_device(path)
     if path.stat().st_size > LARGEST:
-        raise ValueError(f"{path}: larger than {LARGEST:,} bytes, which no Inception network is")
+        raise ValueError(f"{path}: larger than {LARGEST:,} bytes, so not an Inception network")
     # Read once: what is loaded is what was looked at.
     content = path.read_bytes()
     digest = hashlib.sha256(content).hexdigest()
     if sha256 is not None and sha256.lower() != digest:
-        raise ValueError(f"{path}: has the sha256 {digest}, and --inception-sha256 is {sha256}; nothing of it was run")
+        raise ValueError(f"{path}: has the sha256 {digest}, but --inception-sha256 is {sha256}; nothing was run")
     if sha256 is None and digest not in KNOWN:
         raise ValueError(
-            f"{path}: unknown Inception weights, and such a file is a program that would run here; if you trust it, "
+            f"{path}: unknown Inception weights; such a file is a program that would run here. If you trust it, "
             f"pass --inception-sha256 {digest}"
         )
     with warnings.catch_warnings():

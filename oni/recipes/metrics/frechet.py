@@ -47,7 +47,7 @@ def frechet_distance(real: Tensor, generated: Tensor) -> float:
     if min(len(real), len(generated)) <= size:
         warnings.warn(
             f"{len(real)} real and {len(generated)} generated samples for {size} features: the covariances are "
-            "singular and the distance is biased upwards; take more samples, or the kernel distance, which has no bias",
+            "singular and the distance is biased upwards; use more samples, or the kernel distance, which is unbiased",
             TooFewSamples,
             stacklevel=2,
         )
@@ -62,7 +62,9 @@ def check_features(real: Tensor, generated: Tensor) -> None:
     """Refuse what is no pair of sets of features, or holds numbers that are not finite."""
     for name, features in (("real", real), ("generated", generated)):
         if features.dim() != 2 or len(features) < 2:
-            raise ValueError(f"{name} must be features (samples, features) of two or more, got {tuple(features.shape)}")
+            raise ValueError(
+                f"{name} must be features (samples, features) of at least two samples, got {tuple(features.shape)}"
+            )
         bad = (~torch.isfinite(features)).any(1).nonzero().flatten().tolist()
         if bad:
             shown = ", ".join(map(str, bad[:5])) + (", ..." if len(bad) > 5 else "")

@@ -27,9 +27,9 @@ def class_score(logits: Tensor) -> tuple[float, float]:
     from torchmetrics.image.inception import InceptionScore
 
     if logits.dim() != 2 or len(logits) < SPLITS:
-        raise ValueError(f"logits must be (samples, classes) of {SPLITS} or more samples, got {tuple(logits.shape)}")
+        raise ValueError(f"logits must be (samples, classes) of at least {SPLITS} samples, got {tuple(logits.shape)}")
     if not torch.isfinite(logits).all():
-        raise ValueError("logits hold NaN or infinity")
+        raise ValueError("logits contain NaN or infinity")
     extractor: Any = Given(logits.shape[1])
     with warnings.catch_warnings(), torch.random.fork_rng([]):
         # It keeps all features in memory, which are here anyway.

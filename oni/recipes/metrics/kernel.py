@@ -29,7 +29,7 @@ def kernel_distance(real: Tensor, generated: Tensor) -> tuple[float, float]:
     check_features(real, generated)
     count = min(len(real), len(generated))
     if count < 2 * BLOCKS:
-        raise ValueError(f"the kernel distance needs at least {2 * BLOCKS} samples of each kind, got {count}")
+        raise ValueError(f"the kernel distance needs at least {2 * BLOCKS} real and generated samples, got {count}")
     real, generated = real[:count].double(), generated[:count].double()
     pairs = zip(real.tensor_split(BLOCKS), generated.tensor_split(BLOCKS), strict=True)
     # torchmetrics' formula is for as many samples of the one as of the other.

@@ -52,7 +52,7 @@ class MLP(nn.Module):
         if activation not in ACTIVATIONS:
             raise ValueError(f"activation must be one of {', '.join(map(repr, ACTIVATIONS))}, got {activation!r}")
         if activation == "groupsort" and width % 2:
-            raise ValueError(f"width must be even, as groupsort sorts pairs of channels, got {width}")
+            raise ValueError(f"width must be even, because groupsort sorts pairs of channels, got {width}")
         layers: list[nn.Module] = [nn.Flatten()]
         for fan_in in [inputs] + (depth - 1) * [width]:
             layers.append(nn.Linear(fan_in, width, bias=bias))

@@ -92,7 +92,7 @@ class PatchMix(nn.Module):
             if value < 1:
                 raise ValueError(f"{name} must be at least 1, got {value}")
         if width % 2:
-            raise ValueError(f"width must be even, as GroupSort sorts pairs of channels, got {width}")
+            raise ValueError(f"width must be even, because GroupSort sorts pairs of channels, got {width}")
         if size % patch:
             raise ValueError(f"patch must divide size, got patch={patch}, size={size}")
         if pooling not in POOLINGS:

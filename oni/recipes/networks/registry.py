@@ -85,9 +85,9 @@ def construct_network(network: str, options: Mapping[str, Any]) -> nn.Module:
         if not isinstance(error, MemoryError) and not TOO_LARGE.search(str(error)):
             raise
         sizes = ", ".join(f"{name}={value}" for name, value in options.items())
-        raise ValueError(f"network {network!r} with {sizes} does not fit into memory; choose smaller ones") from error
+        raise ValueError(f"network {network!r} with {sizes} does not fit into memory; choose smaller sizes") from error
     if not isinstance(module, nn.Module):
-        raise ValueError(f"network {network!r} must give a torch.nn.Module, got {type(module).__name__}")
+        raise ValueError(f"network {network!r} must return a torch.nn.Module, got {type(module).__name__}")
     return module
 
 

@@ -65,7 +65,7 @@ class ResNetCIFAR(nn.Module):
         if blocks < 1:
             raise ValueError(f"blocks must be at least 1, got {blocks}")
         if frozen_bias and norm != "none":
-            raise ValueError(f'frozen_bias=True needs norm="none", got norm={norm!r}: with it there is no bias')
+            raise ValueError(f'frozen_bias=True needs norm="none", got norm={norm!r}, which leaves no bias')
         self.conv = nn.Conv2d(3, WIDTHS[0], 3, padding=1, bias=norm == "none")
         self.norm = norm_layer(norm, WIDTHS[0], groups, group_size)
         stages: list[nn.Module] = []

@@ -76,7 +76,7 @@ class ResNet(nn.Module):
         if width < 1:
             raise ValueError(f"width must be at least 1, got {width}")
         if variant and norm == "none":
-            raise ValueError('variant=True places normalisations, so it needs norm="batch" or "group", got "none"')
+            raise ValueError('variant=True moves normalisation layers, so it needs norm="batch" or "group", got "none"')
         self.conv1 = make_convolution(3, width, 7, 2)
         self.bn1 = nn.Identity() if variant else norm_layer(norm, width)
         self.maxpool = nn.MaxPool2d(3, stride=2, padding=1)

@@ -40,7 +40,7 @@ class VGG(nn.Module):
         if g < 1 or k < 1:
             raise ValueError(f"g and k must be at least 1, got g={g}, k={k}")
         if bias and frozen_bias:
-            raise ValueError("bias=True and frozen_bias=True exclude each other; pass one of them")
+            raise ValueError("bias=True and frozen_bias=True exclude each other; pass only one")
         layers: list[nn.Module] = []
         channels = 3
         for width, stride, count in ((32 * k, 1, 1), (32 * k, 1, g), (64 * k, 2, g), (128 * k, 2, g)):

@@ -102,7 +102,7 @@ class Lines(Silent):
 
     def start(self, name: str, steps: int, done: int) -> None:
         super().start(name, steps, done)
-        self.print(f"{name}: {steps} steps" if done == 0 else f"{name}: continues after step {done} of {steps} steps")
+        self.print(f"{name}: {steps} steps" if done == 0 else f"{name}: continues after step {done} of {steps}")
 
     def epoch(self, row: Mapping[str, Any]) -> None:
         name = f"{self.name}: " if self.named else ""

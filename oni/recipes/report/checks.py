@@ -23,7 +23,7 @@ def read_json(path: Path) -> Any:
     """What a JSON file holds; NaN, infinities, and more than a file of this name ever holds, are refused."""
     size, largest = path.stat().st_size, LARGEST.get(path.name, math.inf)
     if size > largest:
-        raise ValueError(f"{path}: has {size:,} bytes, and this file of a run at most {largest:,}; {REMEDY}")
+        raise ValueError(f"{path}: has {size:,} bytes, more than the {largest:,} allowed for this file; {REMEDY}")
     return files.read_json(path, remedy=f"delete it and {REMEDY}")
 
 
@@ -39,7 +39,7 @@ def check_format(path: Path, record: dict[str, Any]) -> dict[str, Any]:
     """Return the record if this version of oni can read it."""
     number = record.get("format", 1)
     if number not in range(1, FORMAT + 1):
-        raise ValueError(f"{path}: its format is {number!r}, and this version of oni reads up to {FORMAT}; update oni")
+        raise ValueError(f"{path}: its format is {number!r}, but this version of oni reads up to {FORMAT}; update oni")
     return record
 
 

@@ -36,11 +36,13 @@ def compare(sources: Sequence[Path], own: Sequence[str] = (), *, as_json: bool =
     """
     experiments, runs = read_sources(sources, own)
     if experiments and runs:
-        raise ValueError("compare either runs or results of one experiment, not both; pass folders of one kind")
+        raise ValueError("can't compare runs with results of an experiment; pass folders of one kind")
     if len(experiments) + len(runs) < 2:
         raise ValueError(f"nothing to compare: {sources[0]} is a single {'run' if runs else 'experiment'}; pass two")
     if len(ids := sorted({experiment.subject.id for experiment in experiments})) > 1:
-        raise ValueError(f"these are results of different experiments ({', '.join(ids)}); pass folders of one of them")
+        raise ValueError(
+            f"these are results of different experiments ({', '.join(ids)}); pass folders of the same experiment"
+        )
     names = [run.name for run in runs] or name_experiments(experiments)
     configuration = compare_configs(runs) if runs else compare_settings(experiments)
     results = compare_metrics(runs) if runs else compare_tables(experiments)

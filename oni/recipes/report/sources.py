@@ -106,14 +106,16 @@ def read_sources(
         own: experiments of the user's own, ``package.module:EXPERIMENT``, whose code may be imported.
     """
     if not sources:
-        raise ValueError(f"no folder given: pass one of an experiment, of a run, or one that holds such; {REMEDY}")
+        raise ValueError(
+            f"no folder given: pass the folder of an experiment or run, or one that contains these; {REMEDY}"
+        )
     folders: dict[Path, Path] = {}
     for source in sources:
         inside = list(find_folders(source))
         if not inside:
             raise ValueError(
-                f"{source}: neither {RESULTS} of an experiment nor {CONFIG} and one of {', '.join(RUN_FILES)} of a run "
-                f"in it or in folders up to {DEEPEST} below; {REMEDY}"
+                f"{source}: has no experiment ({RESULTS}) and no run ({CONFIG} and one of {', '.join(RUN_FILES)}), "
+                f"up to {DEEPEST} folders deep; {REMEDY}"
             )
         folders |= {folder.resolve(): folder for folder in inside}
     experiments = [read_experiment(folder, own) for folder in folders.values() if (folder / RESULTS).is_file()]
@@ -124,7 +126,7 @@ def read_sources(
 def find_folders(source: Path) -> Iterator[Path]:
     """The folders of experiments and runs: the source itself, or those below it."""
     if not source.exists():
-        raise FileNotFoundError(f"{source}: there is no such folder; {REMEDY}")
+        raise FileNotFoundError(f"{source}: no such folder; {REMEDY}")
     if not source.is_dir():
         raise ValueError(f"{source}: is a file, expected a folder; pass {source.parent}, or {REMEDY}")
 
@@ -179,8 +181,8 @@ def read_experiment(folder: Path, own: Sequence[str] = ()) -> RecordedExperiment
         charts = subject.charts(results) if subject.charts else []
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         raise ValueError(
-            f"{path}: its runs are not what {id} measures ({type(error).__name__}: {error}); "
-            f"make it again with: oni reproduce {id}"
+            f"{path}: its runs do not match the experiment {id} ({type(error).__name__}: {error}); "
+            f"run it again with: oni reproduce {id}"
         ) from error
     drawn = [chart for chart in charts if chart.series]
     return RecordedExperiment(folder, subject, record, claims, comparison, drawn, id in PAPER)
@@ -190,7 +192,7 @@ def find_subject(path: Path, id: str, own: Sequence[str]) -> Experiment:
     """The experiment that results are of. The user's own code is imported if the user names it, not if a file does."""
     if is_own(id) and id not in own:
         raise ValueError(
-            f"{path}: is of an experiment of your own, whose code is imported only if you name it; if you trust {id}, "
+            f"{path}: belongs to your own experiment, whose code is imported only if you name it; if you trust {id}, "
             f"add --experiment {id}"
         )
     if not is_own(id) and id not in MODULES:

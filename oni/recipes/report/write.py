@@ -38,4 +38,4 @@ def write_report(sources: Sequence[Path], to: Path, own: Sequence[str] = ()) -> 
 def open_report(path: Path) -> None:
     """Show the file in the user's browser."""
     if not webbrowser.open(path.resolve().as_uri()):
-        raise ValueError(f"no browser was found to open {path}; open it by hand")
+        raise ValueError(f"no browser found to open {path}; open it by hand")

@@ -152,7 +152,9 @@ class Config:
         if self.nesterov and (self.optimizer != "sgd" or self.momentum == 0):
             raise ValueError("nesterov=true needs optimizer=sgd and a momentum above 0")
         if self.small_branches and not self.init_scale:
-            raise ValueError("small_branches=true is how scales start from data: pass init_scale=true as well")
+            raise ValueError(
+                "small_branches=true only applies to scales initialised from data: pass init_scale=true as well"
+            )
         options = complete_options(self.network, self.network_options)
         object.__setattr__(self, "network_options", as_json(options))
         for owner, defaults in (

@@ -60,7 +60,7 @@ def read_changes(path: Path) -> list[str]:
     except (yaml.YAMLError, ValueError) as error:
         raise ValueError(f"{path}: not YAML ({' '.join(str(error).split())})") from None
     if not isinstance(values, dict):
-        raise ValueError(f"{path}: must hold keys and values, such as 'epochs: 5'; got {type(values).__name__}")
+        raise ValueError(f"{path}: must contain keys and values, such as 'epochs: 5'; got {type(values).__name__}")
     changes: list[str] = []
     for key, value in values.items():
         try:
@@ -73,7 +73,7 @@ def read_changes(path: Path) -> list[str]:
             raise ValueError(f"{path}: {error}") from None
         except TypeError:
             raise ValueError(
-                f"{path}: {key} must be a number, a text, or a list or map of these, got {value!r:.60} "
+                f"{path}: {key} must be a number, a string, or a list or map of these, got {value!r:.60} "
                 f"({type(value).__name__})"
             ) from None
     return changes

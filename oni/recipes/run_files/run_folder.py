@@ -78,7 +78,7 @@ class RunFolder:
             if written is None:
                 self.write_json("config.json", self.config.as_dict())
             elif drop_new_defaults(written) != drop_new_defaults(self.config.as_dict()):
-                raise ValueError(f"{self.path}: config.json is of another run; move this folder away")
+                raise ValueError(f"{self.path}: config.json belongs to another run; move this folder away")
             self.check_data()
             yield
 
@@ -126,7 +126,7 @@ class RunFolder:
         except (FileNotFoundError, NotADirectoryError):
             return None
         if not isinstance(content, dict):
-            raise ValueError(f"{path}: not a file of this program; delete it to train this run again")
+            raise ValueError(f"{path}: not written by oni; delete it to train this run again")
         check_format(path, content, FORMAT)
         return content
 
@@ -162,9 +162,11 @@ class RunFolder:
                 state = torch.load(io.BytesIO(payload), map_location="cpu", weights_only=True)
                 check_format(path, state, CHECKPOINT_FORMAT)
                 if state.get("format", 1) != CHECKPOINT_FORMAT:
-                    raise ValueError(f"{path}: written by an older version of oni; delete this folder to train it anew")
+                    raise ValueError(
+                        f"{path}: written by an older version of oni; delete this folder to train the run again"
+                    )
                 return state
-            warn(f"{path} is damaged (its content is not what was written) and is not used")
+            warn(f"{path} is damaged (its content has changed) and is not used")
             with self.saving(path):
                 os.replace(path, path.with_name(f"{name}.damaged"))
         return None
@@ -191,7 +193,7 @@ def check_format(path: Path, content: Mapping[str, Any], newest: int) -> None:
     number = content.get("format", 1)
     if not isinstance(number, int) or number > newest:
         raise ValueError(
-            f"{path}: written in format {number} by a newer version of oni, this one reads up to {newest}; "
+            f"{path}: written in format {number} by a newer version of oni; this one reads up to {newest}; "
             "update oni, or train into another --out"
         )
 

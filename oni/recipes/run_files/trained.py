@@ -26,7 +26,7 @@ class TrainedRun:
         try:
             values = read_json(path / "config.json", remedy="name the folder of another run")
         except (FileNotFoundError, NotADirectoryError):
-            raise ValueError(f"{path}: no folder of a run: it has no config.json") from None
+            raise ValueError(f"{path}: not a run folder: it has no config.json") from None
         try:
             self.config = Config(**values)
         except (TypeError, ValueError) as error:
@@ -47,7 +47,7 @@ class TrainedRun:
         if not hasattr(self, "_state"):
             state = self.folder.load_checkpoint(self.warnings.append)
             if state is None:
-                raise ValueError(f"{self.path}: has no checkpoint, so there are no weights; train it again")
+                raise ValueError(f"{self.path}: has no checkpoint and therefore no weights; train it again")
             self._state = state
         return self._state
 

@@ -106,8 +106,8 @@ class Classification(Task):
         pieces = fabric.world_size * config.accumulate
         if config.batch_size % pieces:
             raise ValueError(
-                f"batch_size={config.batch_size} can't be shared equally by {fabric.world_size} processes"
-                f"{f' in {config.accumulate} parts each' if config.accumulate > 1 else ''}; take a multiple of {pieces}"
+                f"batch_size={config.batch_size} can't be split equally over {fabric.world_size} processes"
+                f"{f' in {config.accumulate} parts each' if config.accumulate > 1 else ''}; use a multiple of {pieces}"
             )
         self.share = config.batch_size // pieces
         """Samples that one process computes at once."""
@@ -132,7 +132,7 @@ class Classification(Task):
         self.extra_loss = extra_loss(config.method, skip=skip, **config.method_options)
         if self.extra_loss and self.sharded:
             raise ValueError(
-                f"method {config.method!r} adds a function of whole weights to the loss, which fsdp2 shards; "
+                f"method {config.method!r} adds a function of whole weights to the loss, but fsdp2 shards weights; "
                 "pass --strategy ddp"
             )
 
@@ -259,7 +259,7 @@ def branch_stds(network: nn.Module) -> dict[str, float]:
     """With which standard deviations the ends of residual branches start, so that their sum stays near 1."""
     ends: list[str] | None = getattr(network, "branch_ends", None)
     if not ends:
-        raise ValueError(f"small_branches=true needs a network with branch_ends, and {type(network).__name__} has none")
+        raise ValueError(f"small_branches=true needs a network with branch_ends; {type(network).__name__} has none")
     return dict.fromkeys(ends, len(ends) ** -0.5)
 
 
@@ -276,7 +276,7 @@ def check_classes(config: Config, dataset: Dataset) -> None:
     classes, outputs = len(getattr(dataset, "classes", ())), config.network_options.get("classes")
     if classes and isinstance(outputs, int) and outputs != classes:
         raise ValueError(
-            f"the data have {classes} classes and the network {outputs}; pass network_options.classes={classes}"
+            f"the data have {classes} classes, but the network has {outputs}; pass network_options.classes={classes}"
         )
 
 

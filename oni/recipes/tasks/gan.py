@@ -111,8 +111,8 @@ class GANTraining(Task):
         check_task_options(self.options)
         if config.batch_size % fabric.world_size:
             raise ValueError(
-                f"batch_size={config.batch_size} can't be shared equally by {fabric.world_size} processes; "
-                "take a multiple of that"
+                f"batch_size={config.batch_size} can't be split equally over {fabric.world_size} processes; "
+                "use a multiple of that number"
             )
         dtype = torch.float64 if config.precision == "64-true" else torch.float32
         parts = split(dataset, config, fabric.device, dtype)
@@ -125,11 +125,13 @@ class GANTraining(Task):
         super().__init__(config, fabric, dataset)
         if channels != self.channels:
             raise ValueError(
-                f"the images of {config.data} have {channels} channels and the networks {self.channels}; pass "
+                f"the images of {config.data} have {channels} channels, but the networks have {self.channels}; pass "
                 f"network_options.channels={channels}"
             )
         if self.sharded:
-            raise ValueError("task 'gan' needs whole weights in each process, which fsdp2 shards; pass --strategy ddp")
+            raise ValueError(
+                "task 'gan' needs whole weights in each process, but fsdp2 shards them; pass --strategy ddp"
+            )
         self.method_loss = method_loss(self.models["discriminator"], config, channels)
         self.step = 0
         generator = self.models["generator"]

@@ -24,7 +24,9 @@ def build_gan(config: Config) -> GAN:
     torch.manual_seed(config.seed)
     gan = construct_network(config.network, config.network_options)
     if not isinstance(gan, GAN):
-        raise ValueError(f"task 'gan' needs a network of two, such as network=dcgan; {config.network!r} is one")
+        raise ValueError(
+            f"task 'gan' needs a generator and a discriminator, such as network=dcgan, got {config.network!r}"
+        )
     constrain(gan.discriminator, config, gan.channels)
     gan = gan.double() if config.precision == "64-true" else gan
     # A third faster on CPUs, and on GPUs with tensor cores.
@@ -36,7 +38,7 @@ def constrain(discriminator: nn.Module, config: Config, channels: int) -> None:
     options = dict(config.method_options)
     first, output = special_layers(discriminator, config, channels)
     if first and "steps" not in options:
-        raise ValueError(f"task_options.first_layer=unnormalised is a form of oni; got method={config.method!r}")
+        raise ValueError(f"task_options.first_layer=unnormalised needs method oni, got method={config.method!r}")
     try:
         apply(config.method, discriminator, skip=[*first, *output] or None, **options)
         if first:
@@ -66,7 +68,7 @@ def check_fields(config: Config) -> None:
     unused = {"normalise": "mean", "accumulate": 1, "init_scale": False, "reset_momentum": False}
     for name, default in unused.items():
         if getattr(config, name) != default:
-            raise ValueError(f"task 'gan' knows no {name}, got {getattr(config, name)!r}; leave it at {default!r}")
+            raise ValueError(f"task 'gan' does not support {name}={getattr(config, name)!r}; leave it at {default!r}")
 
 
 def check_task_options(options: dict[str, Any]) -> None:
@@ -81,7 +83,7 @@ def check_task_options(options: dict[str, Any]) -> None:
             raise ValueError(f"task_options.{name} must be a whole number of at least {least}, got {value!r}")
     if 0 < options["distance_samples"] <= RandomFeatures.num_features:
         raise ValueError(
-            f"task_options.distance_samples must be 0 or more than the {RandomFeatures.num_features} random features, "
+            f"task_options.distance_samples must be 0 or exceed the {RandomFeatures.num_features} random features, "
             f"got {options['distance_samples']}"
         )
     for name, below in {"beta2": 1.0, "ema": 1.0, "epoch_decay": 10.0}.items():

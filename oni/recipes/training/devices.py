@@ -62,9 +62,9 @@ class Hardware:
         if self.workers is not None and self.workers < 0:
             raise ValueError(f"--workers must be at least 0, got {self.workers}")
         if self.share and self.strategy == "fsdp2":
-            raise ValueError("--share: no device has whole weights under fsdp2; pass --strategy ddp")
+            raise ValueError("--share: under fsdp2 no device holds whole weights; pass --strategy ddp")
         if self.share and self.compile:
-            raise ValueError("--share: networks that torch compiles compute their weights alone; leave out --compile")
+            raise ValueError("--share: a compiled network computes all its weights itself; leave out --compile")
         self.check_machine()
 
     @property
@@ -84,9 +84,9 @@ class Hardware:
         """Refuse devices that this machine does not have: Fabric would wait for them."""
         cuda, mps = torch.cuda.is_available(), torch.backends.mps.is_available()
         if (self.accelerator == "cuda" and not cuda) or (self.accelerator == "mps" and not mps):
-            raise ValueError(f"--accelerator {self.accelerator}: torch finds none here; pass --accelerator cpu")
+            raise ValueError(f"--accelerator {self.accelerator}: torch finds no such device; pass --accelerator cpu")
         if self.accelerator == "gpu" and not (cuda or mps):
-            raise ValueError("--accelerator gpu: torch finds none here; pass --accelerator cpu")
+            raise ValueError("--accelerator gpu: torch finds no GPU; pass --accelerator cpu")
         if cuda and self.accelerator != "cpu":
             most, what = torch.cuda.device_count(), "GPUs"
         elif mps and self.accelerator != "cpu":
@@ -97,7 +97,7 @@ class Hardware:
             raise ValueError(f"--devices {self.devices}: this machine has at most {most} {what}; pass {most} or fewer")
         if self.num_nodes > 1 and not any(name in os.environ for name in CLUSTERS):
             raise ValueError(
-                f"--num-nodes {self.num_nodes}: the machines don't know of each other; start this on each of them "
+                f"--num-nodes {self.num_nodes}: the machines don't know each other; start the command on each of them "
                 f"with torchrun --nnodes {self.num_nodes} --nproc-per-node {self.devices} --rdzv-backend c10d "
                 "--rdzv-endpoint HOST:PORT -m oni.cli ..."
             )

@@ -143,7 +143,7 @@ def train(
         if result := on_first_process(fabric, lambda: find_result(config, out, dataset.sha256)):
             return result
         if stop.asked and fabric.world_size == 1:
-            raise Interrupted(f"stopped before its first step; nothing is lost of {folder.path}")
+            raise Interrupted(f"stopped before its first step; {folder.path} is unchanged")
         loop = Loop(task, watch, report, Saving(folder, stop, checkpoint_seconds, checkpoint_steps, resume))
         loop.resume()
         if fabric.is_global_zero:
@@ -177,7 +177,7 @@ def find_result(config: Config, out: Path | str, data_sha256: str | None = None)
         metrics["status"]
     except (KeyError, TypeError):
         path = folder.path / "metrics.json"
-        raise ValueError(f"{path}: lacks what a finished run has; delete it to train this run again") from None
+        raise ValueError(f"{path}: incomplete for a finished run; delete it to train this run again") from None
     watched = {name: {int(step): value for step, value in steps.items()} for name, steps in watched.items()}
     data = (folder.read("run.json") or {}).get("data", {})
     return Result(config, folder.path, metrics, epochs, watched, trained=False, data=data)
@@ -190,7 +190,7 @@ def open_folder(folder: RunFolder, inside: ExitStack, *, resume: bool) -> None:
     if not resume and (checkpoints := folder.checkpoints()) and folder.read("metrics.json") is None:
         raise Unfinished(
             f"{folder.path}: interrupted after step {checkpoints[0][1]}; pass --resume to continue it, or remove the "
-            "folder to start it anew"
+            "folder to start again"
         )
 
 
@@ -213,8 +213,8 @@ def warn_of_other_data(config: Config, sha256: str, report: Reporter) -> None:
         return
     warned.add(sha256)
     report.warn(
-        f"these are not the official data of {config.data} (sha256 {sha256[:8]}...); their runs are kept in folders "
-        f"of their own, named -data-{sha256[:8]}"
+        f"these are not the official data of {config.data} (sha256 {sha256[:8]}...); their runs are kept in separate "
+        f"folders, named -data-{sha256[:8]}"
     )
 
 

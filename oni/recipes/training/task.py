@@ -142,7 +142,7 @@ def synchronise_batch_norm(model: nn.Module, fabric: Fabric) -> nn.Module:
         return model
     if fabric.device.type == "cpu":
         raise ValueError(
-            f"the network has batch normalisation, which torch can't compute over {fabric.world_size} CPU processes; "
-            "pass --devices 1"
+            f"the network has batch normalisation, which torch can't synchronise over {fabric.world_size} CPU "
+            "processes; pass --devices 1"
         )
     return nn.SyncBatchNorm.convert_sync_batchnorm(model)

@@ -49,7 +49,7 @@ class Totals:
         count = torch.tensor(self.count, dtype=torch.float64, device=self.fabric.device)
         *sums, total = sum_over_processes(self.fabric, torch.stack([*self.sums.values(), count])).tolist()
         if not total:
-            raise ValueError("not one sample could be read")
+            raise ValueError("no sample could be read")
         return {name: value / total for name, value in zip(self.sums, sums, strict=True)}
 
     def total(self) -> int:

@@ -301,7 +301,7 @@ def test_the_command(run, tmp_path):
     assert max(map(len, out.splitlines())) <= 120
     for word in ("a small one", "oni T=5", "authors T=5", "spectral norm", "torch orthogonal", "oni T=2 cached"):
         assert word in out
-    assert "What is asked of it" in out
+    assert "Targets" in out
     assert "Left out: 20 targets" in out
 
     record = json.loads(path.read_text())

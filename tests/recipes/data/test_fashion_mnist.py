@@ -86,7 +86,7 @@ def damage_size(path):
     ("damage", "words"),
     [
         (damage_magic, "magic number 0x0b03, expected 0x0803"),
-        (damage_truncated, "promises 7840000 bytes of data, it has 7839900"),
+        (damage_truncated, "promises 7840000 bytes of data, but it has 7839900"),
         (damage_longer, "it has more"),
         (damage_gzip, "damaged or cut off"),
         (damage_not_gzip, "damaged or cut off"),

@@ -153,9 +153,9 @@ def test_what_is_no_folder_of_images(folder, tmp_path):
         load(folder, cache=tmp_path)
     (folder / "train" / "new\x1b[2J" / "1.png").write_bytes(as_file(PHOTO, "PNG"))
     assert load(folder, cache=tmp_path).classes[-1] == "new\\x1b[2J"
-    with pytest.raises(FileNotFoundError, match=r"holds train/CLASS/\*.jpg"):
+    with pytest.raises(FileNotFoundError, match=r"contains train/CLASS/\*.jpg"):
         load(tmp_path, cache=tmp_path)
-    with pytest.raises(FileNotFoundError, match="pass it as --data DIR"):
+    with pytest.raises(FileNotFoundError, match="pass one as --data DIR"):
         load_dataset("imagenet")
 
 
@@ -237,7 +237,7 @@ HOSTILE = {
     "gif": (as_file(PHOTO, "GIF"), "neither JPEG nor PNG"),
     "truncated jpeg": (as_file(PHOTO, "JPEG")[:2000], "truncated"),
     "truncated png": (as_file(PHOTO, "PNG")[:-2000], "truncated"),
-    "bomb": (png_header(10_000, 10_000), "10000 x 10000 pixels, more than the 89,478,485"),
+    "bomb": (png_header(10_000, 10_000), "10000 x 10000 pixels, more than the limit of 89,478,485"),
     "larger bomb": (png_header(2**31 - 1, 2**31 - 1), "more than twice the 89,478,485 pixels"),
     "nothing in it": (png_header(64, 64), "truncated|broken|not enough"),
     "zero": (png_header(0, 5), "neither JPEG nor PNG|zero|Exception|Error"),
@@ -352,7 +352,7 @@ def test_unreadable_images(folder, workers, tmp_path):
     options = {"size": 8, "resize": 8, "cache": tmp_path, "workers": workers}
     config = replace(CONFIG, validation=0)
     part = split(load(folder, **options), config, CPU, torch.float32).train
-    with pytest.raises(Unreadable, match=r"class-0/3.png: .*truncated.*; mend it, or pass data_options"):
+    with pytest.raises(Unreadable, match=r"class-0/3.png: .*truncated.*; repair it, or pass data_options"):
         list(part.batches(torch.arange(16), 16))
     part = split(load(folder, unreadable="skip", **options), config, CPU, torch.float32).train
     batches = list(part.batches(torch.arange(80), 16, epoch=0))
@@ -369,7 +369,7 @@ def test_a_file_that_changed_since(folder, tmp_path):
     source = load(folder, size=8, resize=8, cache=tmp_path).train
     path = folder / source.files.path(4)
     path.write_bytes(path.read_bytes() + b"more")
-    assert "has another size than when the folder was searched" in source.read(torch.tensor([4])).unread[0]
+    assert "has changed its size since the folder was indexed" in source.read(torch.tensor([4])).unread[0]
     path.unlink()
     assert source.read(torch.tensor([4])).unread[0] == f"{path}: No such file or directory"
 
@@ -394,5 +394,5 @@ def test_memory_does_not_grow():
 
 def test_a_memory_of_images_takes_no_resized_crop():
     config = replace(CONFIG, data="fashion-mnist-sample", data_options={})
-    with pytest.raises(ValueError, match="data=fashion-mnist-sample are in memory; take crop"):
+    with pytest.raises(ValueError, match="data=fashion-mnist-sample is in memory; use crop"):
         split(load_dataset("fashion-mnist-sample"), config, CPU, torch.float32)

@@ -183,7 +183,7 @@ def test_names_begin_with_network_and_row():
 
 def test_unknown_networks():
     for name in ("g2", "resnet21", "resnet2", "vgg"):
-        with pytest.raises(ValueError, match="write g2k1 for a VGG, or resnet20"):
+        with pytest.raises(ValueError, match=r"write for example g2k1 \(VGG\), or resnet20"):
             find_network(name)
 
 

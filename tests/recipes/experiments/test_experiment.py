@@ -193,7 +193,7 @@ def test_seeds_and_sizes_replace_the_preset_s():
     ):
         with pytest.raises(ValueError, match=message):
             experiment.planned("smoke", **arguments)
-    with pytest.raises(ValueError, match="--seeds is of no use: tableA1 measures with one seed"):
+    with pytest.raises(ValueError, match="--seeds has no effect: tableA1 uses one seed"):
         load_experiment("tableA1").planned("smoke", seeds=2)
 
 

@@ -191,7 +191,7 @@ def test_only_a_part(run, tmp_path, toy):
     assert (code, err) == (0, "")
     assert out.splitlines()[0].startswith("factor 3, seed 1, ")
     assert "squared 1" in out
-    assert "without --only, its results.json is written" in out
+    assert "results.json is written only without --only" in out
     assert list((tmp_path / "fig99").iterdir()) == []
     code, out, _ = run("reproduce", "fig99", "--out", tmp_path, "--only", "*seed [01]", "--json")
     assert [row["run"] for row in json.loads(out)["runs"]] == ["factor 3, seed 0", "factor 3, seed 1"]
@@ -251,13 +251,16 @@ def test_the_whole_width_is_used(run, tmp_path, monkeypatch, toy, width):
         (["fig2", "--table", "latx"], "unknown table format 'latx'; did you mean 'latex'?"),
         (["fig2", "--seed", "-1"], "seed must be at least 0"),
         (["fig2", "--seeds", "0"], "seeds must be at least 1"),
-        (["tableA1", "--seeds", "2"], "--seeds is of no use"),
-        (["fig2", "--finished"], "fig2 trains nothing, so --finished is of no use"),
+        (["tableA1", "--seeds", "2"], "--seeds has no effect"),
+        (["fig2", "--finished"], "fig2 trains nothing, so --finished has no effect"),
         (
             ["fig8a", "--finished", "--inception", "file"],
             "--finished measures nothing, so --inception and --classifier",
         ),
-        (["fig2", "--only", "nothing"], "--only 'nothing' matches no run of fig2, which are such as 'ONI, stable"),
+        (
+            ["fig2", "--only", "nothing"],
+            "--only 'nothing' matches no run of fig2; its runs are named like 'ONI, stable",
+        ),
         (["fig2", "--out", "file"], "file"),
         ([], "Missing argument"),
     ],

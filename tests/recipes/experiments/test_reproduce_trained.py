@@ -74,8 +74,8 @@ def test_what_is_finished_is_written_and_nothing_is_decided_by_it(run, tmp_path,
     command = ["reproduce", "fig99", "--preset", "laptop", "--out", tmp_path]
     code, out, err = run(*command, "--finished")
     assert (code, out) == (2, "")
-    assert err.startswith(f"oni: no run of fig99 is known to be finished in {tmp_path / 'runs'} (no finished run")
-    assert err.endswith("); leave out --finished to train them\n")
+    assert err.startswith(f"oni: no finished run of fig99 in {tmp_path / 'runs'} (no finished run")
+    assert err.endswith("); to train them, leave out --finished\n")
     assert not any(tmp_path.iterdir())
     for seed in (0, 2):
         assert run(*command, "--only", f"*seed {seed}", "--plain")[0] == 0
@@ -174,7 +174,7 @@ def test_what_trains_nothing_has_nothing_to_resume(run, tmp_path, id):
     assert " 0 finished; nothing of it is kept, so all are measured" in out
     for option in ("--finished", "--resume"):
         code, _, err = run("reproduce", id, "--preset", "smoke", "--out", tmp_path, option)
-        assert (code, err) == (2, f"oni: {id} trains nothing, so {option} is of no use; leave it out\n")
+        assert (code, err) == (2, f"oni: {id} trains nothing, so {option} has no effect; leave it out\n")
     assert not any(tmp_path.iterdir())
 
 

@@ -104,13 +104,13 @@ def test_the_average_is_what_is_sampled(runs):
     [
         (
             ["{classifier}", "-o", "x.png"],
-            "a run of the task 'classification', which has no generator; pass one of gan",
+            "a run of the task 'classification', which has no generator; pass a run of the task gan",
         ),
         (["{gan}", "-o", "x.jpg"], "--out x.jpg: a sheet is a PNG file; pass a name that ends in .png"),
         (["{gan}", "-o", "x.png", "-n", "0"], "--number must be from 1 to 10,000, got 0"),
         (["{gan}", "-o", "x.png", "--columns", "0"], "--columns must be at least 1, got 0"),
         (["{gan}", "-o", "x.png", "--mode", "evil"], "unknown generator mode 'evil'; did you mean 'eval'?"),
-        (["{gan}/samples", "-o", "x.png"], "no folder of a run: it has no config.json"),
+        (["{gan}/samples", "-o", "x.png"], "not a run folder: it has no config.json"),
     ],
 )
 def test_what_sample_refuses(runs, tmp_path, monkeypatch, capsys, arguments, complaint):
@@ -172,7 +172,9 @@ def test_generators_that_were_kept_on_the_way(tmp_path):
     for update, numbers in measured.items():
         assert read_measured(run, IMAGES, SAMPLING, update) == {"inception": numbers}
     assert read_measured(run, IMAGES, SAMPLING, 4) == {}
-    with pytest.raises(ValueError, match=r"no generator was kept after 3 updates; train with task_options\.keep_every"):
+    with pytest.raises(
+        ValueError, match=r"no generator was saved after 3 updates; train with task_options\.keep_every"
+    ):
         TrainedGenerator(run, 3)
 
 
@@ -192,7 +194,7 @@ def test_a_classifier_of_our_own(runs):
     features, logits = extractor.extract(PIXELS[24:])
     assert features.shape == (36, 24)
     assert logits.shape == (36, 10)
-    with pytest.raises(ValueError, match="was trained on other data than these images are of"):
+    with pytest.raises(ValueError, match="was trained on other data than these images"):
         load_classifier(runs["classifier"], Images(PIXELS[:30], LABELS[:30], PIXELS[30:], LABELS[30:]))
     with pytest.raises(ValueError, match="a run of the task 'gan'; pass the folder of a classifier"):
         load_classifier(runs["gan"], IMAGES)

@@ -82,9 +82,12 @@ def test_class_score():
         (lambda: frechet_distance(torch.ones(5, 2), torch.full((5, 2), math.nan)), "generated: the features of 5 of 5"),
         (lambda: frechet_distance(torch.ones(5, 2), torch.ones(5, 3)), "real has 2 features and generated 3"),
         (lambda: frechet_distance(torch.ones(5), torch.ones(5, 3)), r"real must be features \(samples, features\)"),
-        (lambda: kernel_distance(torch.ones(19, 2), torch.ones(50, 2)), "at least 20 samples of each kind, got 19"),
-        (lambda: class_score(torch.ones(9, 2)), "of 10 or more samples"),
-        (lambda: class_score(torch.full((20, 2), math.inf)), "logits hold NaN or infinity"),
+        (
+            lambda: kernel_distance(torch.ones(19, 2), torch.ones(50, 2)),
+            "at least 20 real and generated samples, got 19",
+        ),
+        (lambda: class_score(torch.ones(9, 2)), "of at least 10 samples"),
+        (lambda: class_score(torch.full((20, 2), math.inf)), "logits contain NaN or infinity"),
         (lambda: extract(RandomFeatures(), torch.ones(2, 3, 4, 4)), "images must be bytes"),
     ],
 )
@@ -132,7 +135,7 @@ def test_the_inception_file(tmp_path, monkeypatch):
     monkeypatch.setattr(torch.jit, "load", lambda *_, **__: pytest.fail("a program was run that nobody vouched for"))
     with pytest.raises(ValueError, match=f"unknown Inception weights.*pass --inception-sha256 {digest}"):
         load_inception(path)
-    with pytest.raises(ValueError, match=f"has the sha256 {digest}, and --inception-sha256 is 00; nothing of it was"):
+    with pytest.raises(ValueError, match=f"has the sha256 {digest}, but --inception-sha256 is 00; nothing was"):
         load_inception(path, "00")
     with pytest.raises(IsADirectoryError):
         load_inception(tmp_path)

@@ -112,7 +112,7 @@ def test_normalisations(build, convolutions):
     assert [count(net, nn.Conv2d) for net in (usual, bare, variant)] == [convolutions] * 3
     # ResNetVar has none in the stem and one more at the end.
     assert [count(net, nn.BatchNorm2d) for net in (usual, bare, variant)] == [convolutions, 0, convolutions]
-    with pytest.raises(ValueError, match='variant=True places normalisations, so it needs norm="batch"'):
+    with pytest.raises(ValueError, match='variant=True moves normalisation layers, so it needs norm="batch"'):
         build(norm="none", variant=True)
 
 

@@ -102,8 +102,8 @@ def test_names_can_not_steer_the_terminal(run, write_run, tmp_path):
     [
         (["run"], "nothing to compare: run is a single run; pass two"),
         (["run", "run"], "nothing to compare"),
-        (["run", "fig99"], "not both"),
-        (["run", "missing"], "missing: there is no such folder"),
+        (["run", "fig99"], "can't compare runs with results"),
+        (["run", "missing"], "missing: no such folder"),
     ],
 )
 def test_what_can_not_be_compared(run, toy, make_record, write, write_run, tmp_path, monkeypatch, sources, message):

@@ -21,7 +21,7 @@ def test_folders_up_to_two_below_are_found(toy, make_record, write, write_run, t
     assert [run.name for run in runs] == ["run"]  # once
     assert len(read_sources([tmp_path])[1]) == 0  # three below
     shutil.rmtree(tmp_path / "one" / "fig99")
-    with pytest.raises(ValueError, match="folders up to 2 below"):
+    with pytest.raises(ValueError, match="up to 2 folders deep"):
         read_sources([tmp_path])
 
 

@@ -84,5 +84,5 @@ def test_open_shows_the_file_in_the_browser(write_run, tmp_path, monkeypatch, ca
     assert opened == [to.as_uri()]
     monkeypatch.setattr(webbrowser, "open", lambda address: False)
     assert main([*arguments, "--open"]) == 2
-    assert f"no browser was found to open {to}" in capsys.readouterr().err
+    assert f"no browser found to open {to}" in capsys.readouterr().err
     assert to.exists()

@@ -100,7 +100,7 @@ def test_small_branches_keep_the_sum_of_a_residual_network_near_1():
             )
         sizes[small] = outputs[0].square().mean().sqrt().item()
     assert sizes[True] < 1.5 < sizes[False]
-    with pytest.raises(ValueError, match="small_branches=true needs a network with branch_ends, and VGG has none"):
+    with pytest.raises(ValueError, match="small_branches=true needs a network with branch_ends; VGG has none"):
         make_task(small_branches=True)
 
 

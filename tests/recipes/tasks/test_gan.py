@@ -266,20 +266,20 @@ def test_divergence_is_a_result(tmp_path):
         ({"task_options": {"updates": 1.5}}, "task_options.updates must be a whole number of at least 0, got 1.5"),
         (
             {"task_options": {"distance_samples": 160}},
-            "distance_samples must be 0 or more than the 160 random features",
+            "distance_samples must be 0 or exceed the 160 random features",
         ),
         ({"task_options": {"ema": 1}}, "task_options.ema must be at least 0 and below 1, got 1"),
         ({"task_options": {"reuse_batch": 1}}, "task_options.reuse_batch must be true or false, got 1"),
-        ({"accumulate": 2}, "task 'gan' knows no accumulate, got 2; leave it at 1"),
-        ({"normalise": "mean-std"}, "task 'gan' knows no normalise, got 'mean-std'; leave it at 'mean'"),
-        ({"network": "mlp", "network_options": {"depth": 2}}, "task 'gan' needs a network of two"),
+        ({"accumulate": 2}, "task 'gan' does not support accumulate=2; leave it at 1"),
+        ({"normalise": "mean-std"}, "task 'gan' does not support normalise='mean-std'; leave it at 'mean'"),
+        ({"network": "mlp", "network_options": {"depth": 2}}, "task 'gan' needs a generator and a discriminator"),
         (
             {"network_options": {"width": 2, "channels": 3}},
-            "have 1 channels and the networks 3; pass network_options.ch",
+            "have 1 channels, but the networks have 3; pass network_options.ch",
         ),
         (
             {"method": "sn", "method_options": {}, "task_options": {"first_layer": "unnormalised"}},
-            "first_layer=unnormalised is a form of oni; got method='sn'",
+            "first_layer=unnormalised needs method oni, got method='sn'",
         ),
     ],
 )
@@ -318,5 +318,5 @@ def test_sheets():
     assert sheet.getpixel((5, 5)) == 255, "and where there is none"
     bad = torch.zeros(3, 1, 2, 2)
     bad[1, 0, 0, 0] = math.nan
-    with pytest.raises(ValueError, match="1 of 3 images hold NaN or infinity: 1; the generator diverged"):
+    with pytest.raises(ValueError, match="1 of 3 images contain NaN or infinity: 1; the generator diverged"):
         to_bytes(bad)

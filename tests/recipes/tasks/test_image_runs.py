@@ -81,7 +81,7 @@ def test_a_batch_in_parts_is_the_whole_batch(method, tmp_path):
             assert results[1].metrics[name] == pytest.approx(value, rel=1e-9), name
     assert_close(last_state(results[1]), last_state(results[0]), rtol=1e-9, atol=1e-11)
     assert results[0].config.hash != results[1].config.hash
-    with pytest.raises(ValueError, match="batch_size=16 can't be shared equally by 1 processes in 3 parts each"):
+    with pytest.raises(ValueError, match="batch_size=16 can't be split equally over 1 processes in 3 parts each"):
         train(replace(whole, accumulate=3), tmp_path, progress="none")
 
 
@@ -123,7 +123,7 @@ def test_the_example_ends_at_unreadable_images_unless_asked(spoilt, tmp_path, ca
     assert main([*command, eight, "data_options.unreadable=error", "--workers", "1"]) == 2
     error = capsys.readouterr().err
     assert "class-0/3.png: " in error or "class-5/0.png: " in error
-    assert "pass data_options.unreadable=skip to go on without it" in error
+    assert "pass data_options.unreadable=skip to leave it out" in error
     assert "Traceback" not in error
     assert main([*command, eight]) == 0
     assert "lowest test_top5_error, in epoch" in capsys.readouterr().out
@@ -135,7 +135,9 @@ def test_the_example_ends_at_unreadable_images_unless_asked(spoilt, tmp_path, ca
     assert lowest["test_error"] == {"epoch": errors.index(min(errors)) + 1, "value": min(errors)}
     assert [path.suffix for path in (tmp_path / "cache" / "oni").iterdir()] == [".index"]
     assert main(command) == 2
-    assert "the data have 8 classes and the network 1000; pass network_options.classes=8" in capsys.readouterr().err
+    assert (
+        "the data have 8 classes, but the network has 1000; pass network_options.classes=8" in capsys.readouterr().err
+    )
 
 
 def test_no_image_at_all(spoilt, tmp_path):
@@ -143,7 +145,7 @@ def test_no_image_at_all(spoilt, tmp_path):
         path.write_bytes(b"")
     options = {"size": 32, "resize": 36, "unreadable": "skip"}
     config = replace(DENSE, data="image-folder", data_options=options, epochs=1, drops=())
-    with pytest.raises(ValueError, match="not one sample could be read"):
+    with pytest.raises(ValueError, match="no sample could be read"):
         train(config, tmp_path, data=load(spoilt, **options, cache=tmp_path), progress="none")
 
 

@@ -152,7 +152,7 @@ def test_ray(run, tmp_path, monkeypatch, assert_equal_states):
         assert errors[0][1:] == ("", errors[1][2].splitlines()[-1] + "\n")
         for option, message in (
             (["--gpus-per-run", 1], "--gpus-per-run 1: no machine of this Ray cluster has a GPU; leave it out"),
-            (["--threads", 10_000], "a run takes 10000 threads here, and no machine of this Ray cluster has so many"),
+            (["--threads", 10_000], "a run needs 10000 threads, but no machine of this Ray cluster has that many"),
         ):
             code, out, err = run(*command, *option, "--json")
             assert (code, out) == (2, "")
@@ -164,7 +164,7 @@ def test_ray(run, tmp_path, monkeypatch, assert_equal_states):
         with meanwhile(kill_one) as killed:
             code, _, err = run(*command, "--seed", 1, "--plain")
         assert code == 2
-        assert "workers died over it, one after the other" in err.splitlines()[-1]
+        assert "workers died on this run, one after the other" in err.splitlines()[-1]
     assert not ray.is_initialized()
 
     assert run(*TWO, "--out", tmp_path / "local", "--plain")[0] == 0
@@ -178,13 +178,13 @@ def test_ray(run, tmp_path, monkeypatch, assert_equal_states):
     ("options", "message"),
     [
         (["--engine", "rya"], "unknown engine 'rya'; did you mean 'ray'? Choose from local, ray"),
-        (["--address", "auto"], "--address auto: is for a Ray cluster; add --engine ray, or leave it out"),
-        (["--gpus-per-run", 1], "--gpus-per-run 1.0: is for a Ray cluster"),
+        (["--address", "auto"], "--address auto is only for a Ray cluster; add --engine ray, or leave it out"),
+        (["--gpus-per-run", 1], "--gpus-per-run 1.0 is only for a Ray cluster"),
         (["--engine", "ray", "--gpus-per-run", 2], "--gpus-per-run must be from 0 to 1"),
         (["--engine", "ray", "--gpus-per-run", 1, "--accelerator", "cpu"], "contradict each other"),
         (["--engine", "ray", "--devices", 2], "trains each run in one process, on one device: leave out --devices"),
         (["--engine", "ray", "--address", "ray://head"], "--address must be auto or HOST:PORT, got 'ray://head'"),
-        (["--engine", "ray", "--address", "127.0.0.1:1"], "--address 127.0.0.1:1: nothing answers ("),
+        (["--engine", "ray", "--address", "127.0.0.1:1"], "--address 127.0.0.1:1: no answer ("),
         (["--threads", 0], "Invalid value for '--threads'"),
     ],
 )
@@ -208,7 +208,7 @@ def test_without_ray(run, tmp_path, monkeypatch):
 def test_nothing_to_train(run, tmp_path, monkeypatch):
     monkeypatch.setattr(jobs, "find_spec", lambda name: name)
     code, _, err = run("fig2", "--engine", "ray", "--out", tmp_path)
-    assert (code, err) == (2, "oni: fig2 trains nothing, so --engine is of no use; leave it out\n")
+    assert (code, err) == (2, "oni: fig2 trains nothing, so --engine has no effect; leave it out\n")
 
 
 @pytest.mark.parametrize(

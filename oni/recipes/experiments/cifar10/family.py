@@ -79,7 +79,7 @@ def find_network(name: str) -> tuple[str, dict[str, int]]:
     match = re.fullmatch(r"resnet(\d+)", name)
     if match and (int(match[1]) - 2) % 6 == 0 and int(match[1]) > 2:
         return "resnet-cifar", {"blocks": (int(match[1]) - 2) // 6}
-    raise ValueError(f"unknown network {name!r}; write g2k1 for a VGG, or resnet20, of any depth 6n + 2")
+    raise ValueError(f"unknown network {name!r}; write for example g2k1 (VGG), or resnet20 (any depth 6n + 2)")
 
 
 def name_network(group: str) -> str:
