@@ -75,8 +75,8 @@ class Attack:
 
 HOSTILE = {
     "a call": (pickle.dumps(Attack(), protocol=2), r"refers to (posix|nt)\.mkdir, .*nothing was executed"),
-    "eval": (b"cbuiltins\neval\n(V1\ntR.", r"asks for (__builtin__|builtins)\.eval"),
-    "numpy's loader": (b"cnumpy\nload\n(Vx\ntR.", r"asks for numpy\.load"),
+    "eval": (b"cbuiltins\neval\n(V1\ntR.", r"refers to (__builtin__|builtins)\.eval"),
+    "numpy's loader": (b"cnumpy\nload\n(Vx\ntR.", r"refers to numpy\.load"),
     "objects": (pickle.dumps({b"data": numpy.array([None]), b"labels": [0]}, 2), "expected bytes"),
     "outside": (b"Pid\n.", "refers to objects outside"),
     "truncated": (pickle.dumps({b"data": numpy.zeros((1, 3072), numpy.uint8), b"labels": [0]}, 2)[:-40], "truncated"),

@@ -146,7 +146,7 @@ def test_links(folder, tmp_path):
 
 def test_what_is_no_folder_of_images(folder, tmp_path):
     (folder / "val" / "new\x1b[2J").mkdir()
-    with pytest.raises(ValueError, match=r"has the class new\\x1b\[2J, which .*train lacks"):
+    with pytest.raises(ValueError, match=r"has the class new\\x1b\[2J, missing from .*train"):
         load(folder, cache=tmp_path)
     (folder / "val" / "new\x1b[2J").rename(folder / "train" / "new\x1b[2J")
     with pytest.raises(FileNotFoundError, match=r"new\\x1b\[2J: no images \(.jpg, .jpeg or .png\)"):
@@ -238,7 +238,7 @@ HOSTILE = {
     "truncated jpeg": (as_file(PHOTO, "JPEG")[:2000], "truncated"),
     "truncated png": (as_file(PHOTO, "PNG")[:-2000], "truncated"),
     "bomb": (png_header(10_000, 10_000), "10000 x 10000 pixels, more than the limit of 89,478,485"),
-    "larger bomb": (png_header(2**31 - 1, 2**31 - 1), "more than twice the 89,478,485 pixels"),
+    "larger bomb": (png_header(2**31 - 1, 2**31 - 1), "more than twice the limit of 89,478,485 pixels"),
     "nothing in it": (png_header(64, 64), "truncated|broken|not enough"),
     "zero": (png_header(0, 5), "neither JPEG nor PNG|zero|Exception|Error"),
 }

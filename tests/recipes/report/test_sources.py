@@ -49,7 +49,7 @@ BROKEN = {
     "not JSON": ("results.json", "{", "not JSON"),
     "not text": ("results.json", "\x00", "not JSON"),
     "too deep": ("results.json", "[" * 100_000, "not JSON"),
-    "NaN": ("results.json", '{"id": NaN}', "NaN is no number"),
+    "NaN": ("results.json", '{"id": NaN}', "NaN is not a JSON number"),
     "a list": ("results.json", "[]", "must be an object, got"),
     "no claims": ("results.json", {"claims": None}, '"claims" must be a list, got nothing'),
     "no verdict": ("results.json", {"claims": [{"text": "a", "held": "yes", "detail": ""}]}, '"verdict" of each claim'),
@@ -156,7 +156,7 @@ def test_an_experiment_of_the_user_s_own(make_record, write, tmp_path, monkeypat
     [
         ("missing", FileNotFoundError, "no such folder"),
         ("file", ValueError, "is a file"),
-        ("empty", ValueError, "neither results.json"),
+        ("empty", ValueError, r"no experiment \(results.json\)"),
         (None, ValueError, "no folder given"),
     ],
 )

@@ -97,7 +97,7 @@ def test_changes_by_words_and_by_file(run, tmp_path):
         (["figA2", "epoch=1"], "unknown key 'epoch'; did you mean 'epochs'"),
         (["figA2", "epochs"], "is not key=value"),
         (["figA2", "seed=1"], "pass --seed"),
-        (["fig2", "epochs=1"], "fig2 trains nothing, so epochs=1 is of no use"),
+        (["fig2", "epochs=1"], "fig2 trains nothing, so epochs=1 has no effect"),
         (["fig2", "--data", "."], "so --data is of no use"),
         (
             ["fig2", "--devices", "2"],
