@@ -56,7 +56,7 @@ def take_options(parametrization: Orthogonal, state: Any) -> Remark | None:
     try:
         saved, layout = decode_options(state)
     except OtherVersion as error:
-        return Remark(f"the checkpoint may stand for other weights: {error}")
+        return Remark(f"the weights may differ from those of the checkpoint: {error}")
     except (ValueError, RuntimeError):
         # None were saved, or they were averaged or drawn with all other entries, or are on the meta device.
         return UNREADABLE

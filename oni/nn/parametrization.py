@@ -99,7 +99,7 @@ def orthogonal(
     write_proxy(weight, proxy)
     shortfall = describe_shortfall(parametrization.start)
     if shortfall:
-        warnings.warn(f"{label}: {name} has {shortfall}; initialise it anew", stacklevel=2)
+        warnings.warn(f"{label}: {name} has {shortfall}; initialise it again", stacklevel=2)
     return module
 
 
@@ -130,7 +130,7 @@ def check_weight(module: nn.Module, name: str, label: str) -> nn.Parameter:
         kinds = ", ".join(type(parametrization).__name__ for parametrization in present)
         baking = ", or oni.bake" if isinstance(present[0], FromProxy) else ""
         raise ValueError(
-            f"{label}: {name} is parametrised already, by {kinds}; remove that first, with "
+            f"{label}: {name} is already parametrised by {kinds}; remove that first, with "
             f"torch.nn.utils.parametrize.remove_parametrizations(module, {name!r}){baking}"
         )
     weight = module._parameters.get(name)
@@ -145,15 +145,15 @@ def check_weight(module: nn.Module, name: str, label: str) -> nn.Parameter:
     if isinstance(weight, nn.parameter.UninitializedParameter):
         raise ValueError(f"{label}: {name} is lazy and has no shape yet; run one batch through the model first")
     if is_shard(weight):
-        raise ValueError(f"{label}: {name} is sharded already; convert the model before fully_shard")
+        raise ValueError(f"{label}: {name} is already sharded; convert the model before fully_shard")
     if not weight.is_floating_point():
         raise TypeError(f"{label}: {name} must hold real floating-point numbers, got {weight.dtype}")
     if weight.dim() < 2:
-        raise ValueError(f"{label}: {name} has shape {tuple(weight.shape)}, and no rows to orthogonalise; skip it")
+        raise ValueError(f"{label}: {name} has shape {tuple(weight.shape)} and no rows to orthogonalise; skip it")
     if weight.numel() == 0:
-        raise ValueError(f"{label}: {name} has shape {tuple(weight.shape)}, and no entries to orthogonalise; skip it")
+        raise ValueError(f"{label}: {name} has shape {tuple(weight.shape)} and no entries to orthogonalise; skip it")
     if has_values(weight) and not bool(torch.isfinite(weight.detach()).all()):
-        raise ValueError(f"{label}: {name} holds NaN or infinity; initialise or load it first")
+        raise ValueError(f"{label}: {name} contains NaN or infinity; initialise or load it first")
     return weight
 
 

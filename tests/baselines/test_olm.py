@@ -113,7 +113,7 @@ def test_summary_tells_them_apart():
 def test_converted_layers_beside_them():
     model = nn.Sequential(nn.Linear(8, 6), nn.Linear(6, 6))
     olm(model[0])
-    with pytest.raises(ValueError, match="0: weight is parametrised already, by OLM"):
+    with pytest.raises(ValueError, match="0: weight is already parametrised by OLM"):
         oni.convert(model)
     oni.convert(model, skip="0")
     x = torch.randn(3, 8)
@@ -162,8 +162,8 @@ def test_orthogonal_throughout_training():
 @pytest.mark.parametrize(
     ("make", "arguments", "error", "words"),
     [
-        (lambda: oni.nn.Linear(4, 4), {}, ValueError, "parametrised already, by Orthogonal"),
-        (lambda: olm(nn.Linear(4, 4)), {}, ValueError, "parametrised already, by OLM; .*oni.bake"),
+        (lambda: oni.nn.Linear(4, 4), {}, ValueError, "already parametrised by Orthogonal"),
+        (lambda: olm(nn.Linear(4, 4)), {}, ValueError, "already parametrised by OLM; .*oni.bake"),
         (lambda: nn.Linear(4, 4), {"name": "bias"}, ValueError, r"bias has shape \(4,\)"),
         (lambda: nn.ReLU(), {}, ValueError, "no parameter 'weight'; it has no matrix"),
         (lambda: torch.randn(4, 4), {}, TypeError, "module must be a torch.nn.Module, got Tensor"),
@@ -173,7 +173,7 @@ def test_orthogonal_throughout_training():
         (lambda: nn.Linear(4, 4), {"gradient": "x"}, ValueError, "gradient must be one of"),
         (lambda: nn.Linear(4, 4), {"scale": "swish"}, ValueError, "scale must be .* got 'swish'"),
         (lambda: nn.Linear(4, 4), {"learn_scale": 1.4}, TypeError, "learn_scale must be True or False, got 1.4"),
-        (lambda: nn.Linear(1, 4), {}, ValueError, "center=True leaves nothing"),
+        (lambda: nn.Linear(1, 4), {}, ValueError, "center=True makes rows with one column zero"),
     ],
 )
 def test_bad_arguments_change_nothing(make, arguments, error, words):
@@ -183,11 +183,11 @@ def test_bad_arguments_change_nothing(make, arguments, error, words):
 @pytest.mark.parametrize(
     ("make", "arguments", "error", "words"),
     [
-        (lambda: oni.nn.Linear(4, 4), {}, ValueError, "parametrised already, by Orthogonal"),
+        (lambda: oni.nn.Linear(4, 4), {}, ValueError, "already parametrised by Orthogonal"),
         (lambda: nn.Linear(4, 4), {"scale": 0.0}, ValueError, "scale must be .* got 0.0"),
         (lambda: nn.Linear(4, 4), {"learn_scale": None}, TypeError, "learn_scale must be True or False, got None"),
         (lambda: torch.randn(4, 4), {}, TypeError, "module must be a torch.nn.Module, got Tensor"),
-        (lambda: nn.Linear(1, 4), {}, ValueError, "center=True leaves nothing"),
+        (lambda: nn.Linear(1, 4), {}, ValueError, "center=True makes rows with one column zero"),
     ],
 )
 def test_bad_arguments_of_centred_weight_norm(make, arguments, error, words):

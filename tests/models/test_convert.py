@@ -121,7 +121,7 @@ def test_converting_twice_changes_nothing():
     assert repr(model) == before
     assert list(model.state_dict()) == keys
     assert len(model._forward_pre_hooks) == hooks
-    with pytest.raises(ValueError, match=r"features.0 is orthogonal already, with other options: .*oni.bake"):
+    with pytest.raises(ValueError, match=r"features.0 is already orthogonal, with other options: .*oni.bake"):
         oni.convert(model, steps=2)
     oni.convert(model)
     assert "head" in orthogonal_layers(model)

@@ -235,11 +235,11 @@ def integer():
     [
         (lambda: nn.LSTM(3, 4), {}, ValueError, r"no parameter 'weight'; pass name= .*'weight_hh_l0'"),
         (lambda: nn.GRU(3, 4), {"name": "weight_hh_l0", "groups": 5}, ValueError, "groups must divide the 12 rows"),
-        (spectral, {}, ValueError, r"weight is parametrised already, by _SpectralNorm; .*\(module, 'weight'\)$"),
+        (spectral, {}, ValueError, r"weight is already parametrised by _SpectralNorm; .*\(module, 'weight'\)$"),
         (old_spectral, {}, ValueError, "no parameter 'weight'; an old-style spectral_norm"),
-        (lambda: oni.nn.Linear(4, 4), {}, ValueError, "parametrised already, by Orthogonal; .*oni.bake"),
+        (lambda: oni.nn.Linear(4, 4), {}, ValueError, "already parametrised by Orthogonal; .*oni.bake"),
         (lambda: nn.LazyLinear(4), {}, ValueError, "lazy .* run one batch"),
-        (non_finite, {}, ValueError, "weight holds NaN or infinity"),
+        (non_finite, {}, ValueError, "weight contains NaN or infinity"),
         (integer, {}, TypeError, "weight must hold real .* torch.int8"),
         (lambda: nn.Linear(4, 4), {"name": "bias"}, ValueError, r"bias has shape \(4,\)"),
         (
@@ -339,7 +339,9 @@ class TestOtherOptionsInTheCheckpoint:
         state = layer.state_dict()
         key = "parametrizations.weight.0._extra_state"
         old = bytes(state[key].byte().tolist()).replace(b'"oni":2', b'"oni":1')
-        with pytest.warns(UserWarning, match="other weights: the weight was trained with an earlier minimax"):
+        with pytest.warns(
+            UserWarning, match="differ from those of the checkpoint: the weight was trained with an earlier minimax"
+        ):
             layer.load_state_dict({**state, key: torch.tensor(list(old), dtype=torch.float32)})
 
     def test_spoilt_options_are_not_needed(self):

@@ -127,7 +127,7 @@ class Part:
         for *batch, unread in loader:
             if unread and not self.samples.skips:
                 message = next(iter(unread.values()))
-                raise Unreadable(f"{message}; mend it, or pass data_options.unreadable=skip to go on without it")
+                raise Unreadable(f"{message}; repair it, or pass data_options.unreadable=skip to leave it out")
             for message in unread.values():
                 self.unread[message] = self.unread.get(message, 0) + 1
             images, labels, indices = (value.to(device, non_blocking=True) for value in batch)

@@ -39,10 +39,10 @@ class Engine:
         given = {"--address": self.address, "--gpus-per-run": self.gpus_per_run}
         for option, value in given.items():
             if self.name == "local" and value is not None:
-                raise ValueError(f"{option} {value}: is for a Ray cluster; add --engine ray, or leave it out")
+                raise ValueError(f"{option} {value} is only for a Ray cluster; add --engine ray, or leave it out")
         if self.gpus_per_run is not None and not 0 <= self.gpus_per_run <= 1:
             raise ValueError(
-                f"--gpus-per-run must be from 0 to 1, as a run trains on one device; got {self.gpus_per_run}"
+                f"--gpus-per-run must be from 0 to 1, because a run trains on one device; got {self.gpus_per_run}"
             )
         if self.name == "ray" and find_spec("ray") is None:
             raise ValueError(f"--engine ray needs Ray, which is not installed: {make_install_command('ray')}")

@@ -51,8 +51,8 @@ def split(dataset: Dataset, config: Config, device: torch.device, dtype: torch.d
     if isinstance(source, InMemory):
         if RESIZED_CROP in config.augment:
             raise ValueError(
-                f"augment={RESIZED_CROP} is for images that are decoded from files, and data={config.data} are in "
-                "memory; take crop"
+                f"augment={RESIZED_CROP} is for images decoded from files, but data={config.data} is in "
+                "memory; use crop"
             )
         mean = mean_pixel(source.images[trained_on])
         if with_deviation:
