@@ -375,7 +375,7 @@ MIXED = nn.Sequential(nn.Linear(4, 4).double(), nn.Linear(4, 3))
             small().eval(),
             zeros(2, 4),
             zeros(3).long(),
-            r"labels must be whole numbers \(2,\).* got \(3,\) of torch.int64",
+            r"labels must be whole numbers of shape \(2,\).* got \(3,\) of torch.int64",
         ),
         (small().eval(), zeros(2, 4), zeros(2), r"labels must be whole numbers .* got \(2,\) of torch.float32"),
         (small().eval(), zeros(2, 4), [0, 1], "labels must be whole numbers .* got list"),

@@ -337,7 +337,7 @@ class TestInitScale:
             (0.0, "std must be a positive number, got 0.0"),
             ({"0": -1.0}, r"std\['0'\] must be a positive number, got -1.0"),
             (float("inf"), "got inf"),
-            ({"conv*": 0.5}, "'conv\\*', which matches none of '0'"),
+            ({"conv*": 0.5}, "'conv\\*' in std matches none of '0'"),
         ],
     )
     def test_a_standard_deviation_that_can_t_be(self, std, complaint):
