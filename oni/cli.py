@@ -103,7 +103,7 @@ def bench(
 
 
 def list_experiments(
-    out: Annotated[Path, typer.Option(help="Folder in which to look for results.")] = Path("results"),
+    out: options.ListedFolder = None,
     plain: options.Plain = False,
 ) -> None:
     """List the paper's experiments, their presets, and where their results are."""
@@ -160,10 +160,11 @@ def reproduce(
     With --engine ray, --out must be on a file system that all machines of the cluster share.
     """
     from oni.machine import torch_threads
+    from oni.recipes.experiments.listing import RESULTS_FOLDER
     from oni.recipes.experiments.record import RUNS
     from oni.recipes.experiments.setting import make_setting
     from oni.recipes.grid.jobs import Engine
-    from oni.recipes.reproduce import RESULTS_FOLDER, Request
+    from oni.recipes.reproduce import Request
     from oni.recipes.reproduce import reproduce as run
     from oni.recipes.training.devices import Hardware
 
@@ -313,9 +314,9 @@ COMMANDS: dict[Callable[..., None], str] = {
     list_experiments: "oni list",
     reproduce: "oni reproduce fig5 --preset laptop epochs=5",
     train: "oni train examples/train.yaml learning_rate=0.05",
-    sample: "oni sample results/runs/RUN -n 64 -o sheet.png --seed 1",
-    report: "oni report results/fig5 --out report.html",
-    compare: "oni compare results/runs/RUN1 results/runs/RUN2",
+    sample: "oni sample oni-results/runs/RUN -n 64 -o sheet.png --seed 1",
+    report: "oni report oni-results/fig5 --out report.html",
+    compare: "oni compare oni-results/runs/RUN1 oni-results/runs/RUN2",
 }
 """Every command, with the example that its help shows."""
 

@@ -35,6 +35,7 @@ __all__ = [
     "JSONFile",
     "JSONLines",
     "Limit",
+    "ListedFolder",
     "Mode",
     "NoiseSeed",
     "NumNodes",
@@ -71,8 +72,11 @@ ResultsFolder = Annotated[
     typer.Option(
         metavar="DIR",
         file_okay=False,
-        help="Folder for results and figures; by default results, where a smaller preset never replaces a larger one.",
+        help="Folder for results and pictures. Default: oni-results, where a smaller preset replaces no larger one.",
     ),
+]
+ListedFolder = Annotated[
+    Path | None, typer.Option(metavar="DIR", help="Where to look for results. Default: oni-results, then results.")
 ]
 Download = Annotated[bool, typer.Option("--download", help="Download files missing from --data and verify them.")]
 DryRun = Annotated[

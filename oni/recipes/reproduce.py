@@ -20,6 +20,7 @@ from rich.text import Text
 from oni.files import make_folder, read_json, write_atomically
 from oni.names import unknown_name
 from oni.recipes.experiments.experiment import Comparison, Experiment, Results, Run
+from oni.recipes.experiments.listing import RESULTS_FOLDER
 from oni.recipes.experiments.record import (
     RESULTS,
     RUNS,
@@ -42,9 +43,8 @@ from oni.recipes.report.verdicts import KINDS
 from oni.recipes.training.devices import is_first_process
 from oni.terminal import ascii_only, console, table
 
-__all__ = ["RESULTS_FOLDER", "Request", "plan_runs", "reproduce"]
+__all__ = ["Request", "plan_runs", "reproduce"]
 
-RESULTS_FOLDER = Path("results")
 SIZES = ("smoke", "laptop", "full", "paper")
 """Presets, the smallest first."""
 

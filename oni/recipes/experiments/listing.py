@@ -10,7 +10,11 @@ from pathlib import Path
 from oni.recipes.experiments.catalogue import CATALOGUE
 from oni.terminal import ascii_only, console, table
 
-__all__ = ["format_catalogue", "show_list"]
+__all__ = ["RESULTS_FOLDER", "format_catalogue", "show_list"]
+
+RESULTS_FOLDER = Path("oni-results")
+"""Where ``oni reproduce`` writes unless told otherwise: not ``results``, where the repository keeps its own."""
+OF_THE_REPOSITORY = Path("results")
 
 HEADING = '''\
 """What ``oni list`` prints: id, title and presets of every experiment.
@@ -25,8 +29,8 @@ __all__ = ["CATALOGUE"]
 '''
 
 
-def show_list(out: Path, *, plain: bool = False) -> None:
-    """Print every experiment, its presets, and where its results are."""
+def show_list(out: Path | None = None, *, plain: bool = False) -> None:
+    """Print every experiment, its presets, and where its results are: in ``out``, or the user's own before others."""
     from rich.text import Text
 
     terminal = console(plain=plain)
@@ -34,8 +38,9 @@ def show_list(out: Path, *, plain: bool = False) -> None:
     for column in ("id", "title", "presets", "results"):
         rows.add_column(column, overflow="fold")
     for id, (title, presets) in CATALOGUE.items():
+        folders = [folder / id for folder in ([RESULTS_FOLDER, OF_THE_REPOSITORY] if out is None else [out])]
         # The name is RESULTS of record.py, which loads torch.
-        where = str(out / id) if (out / id / "results.json").exists() else "-"
+        where = next((str(folder) for folder in folders if (folder / "results.json").exists()), "-")
         rows.add_row(id, Text(title), presets, Text(where))
     terminal.print(rows)
     terminal.out("\nNext: oni reproduce fig2 --preset smoke")

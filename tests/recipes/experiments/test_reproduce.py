@@ -114,27 +114,55 @@ def test_seeds(run, tmp_path, toy):
 
 
 def test_a_smaller_preset_replaces_no_larger_one(run, tmp_path, toy, monkeypatch):
-    """Those in the repository are the largest that were run."""
     monkeypatch.chdir(tmp_path)
 
     def preset(path):
         return json.loads((tmp_path / path / "results.json").read_text())["preset"]
 
     _, out, _ = run("reproduce", "fig99", "--preset", "smoke")
-    assert preset("results/fig99") == "smoke"
-    assert "results/fig99/results.json" in out
+    assert preset("oni-results/fig99") == "smoke"
+    assert "oni-results/fig99/results.json" in out
     run("reproduce", "fig99")
-    assert preset("results/fig99") == "laptop"
-    notice = "oni: results/fig99 has the preset laptop and is kept; pass --out results to replace it.\n"
+    assert preset("oni-results/fig99") == "laptop"
+    notice = "oni: oni-results/fig99 has the preset laptop and is kept; pass --out oni-results to replace it.\n"
     for printed in ([], ["--json"], ["--table", "csv"]):
         code, out, err = run("reproduce", "fig99", "--preset", "smoke", *printed)
         assert (code, err) == (0, notice)
-    assert (preset("results/fig99"), preset("results-smoke/fig99")) == ("laptop", "smoke")
-    run("reproduce", "fig99", "--preset", "smoke", "--out", "results")
-    assert preset("results/fig99") == "smoke"
-    (tmp_path / "results" / "fig99" / "results.json").write_text("[]")
+    assert (preset("oni-results/fig99"), preset("oni-results-smoke/fig99")) == ("laptop", "smoke")
+    run("reproduce", "fig99", "--preset", "smoke", "--out", "oni-results")
+    assert preset("oni-results/fig99") == "smoke"
+    (tmp_path / "oni-results" / "fig99" / "results.json").write_text("[]")
     run("reproduce", "fig99", "--preset", "smoke")
-    assert preset("results/fig99") == "smoke"
+    assert preset("oni-results/fig99") == "smoke"
+
+
+def test_results_of_the_repository_are_not_touched(run, tmp_path, toy, monkeypatch):
+    """As in a clone, which has a folder results/ with files of the same names."""
+    monkeypatch.chdir(tmp_path)
+    committed = tmp_path / "results" / "fig99"
+    committed.mkdir(parents=True)
+    for name in ("results.json", "fig99.png", "fig99.svg"):
+        (committed / name).write_text('{"preset": "smoke"}')
+    for preset in ("smoke", "laptop"):
+        assert run("reproduce", "fig99", "--preset", preset)[0] == 0
+    assert {path.read_text() for path in committed.iterdir()} == {'{"preset": "smoke"}'}
+    assert len(list(committed.iterdir())) == 3
+    assert json.loads((tmp_path / "oni-results" / "fig99" / "results.json").read_text())["preset"] == "laptop"
+    assert run("reproduce", "fig99", "--out", "results")[0] == 0
+    assert json.loads((committed / "results.json").read_text())["preset"] == "laptop"
+
+
+def test_the_list_shows_ones_own_results_before_those_of_the_repository(run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for folder in ("results/fig1", "results/fig2", "oni-results/fig2", "other/fig3"):
+        (tmp_path / folder).mkdir(parents=True)
+        (tmp_path / folder / "results.json").write_text("{}")
+    _, out, _ = run("list", "--plain")
+    where = {line.split()[0]: line.split()[-1] for line in out.splitlines() if line.startswith("fig")}
+    assert [where[id] for id in ("fig1", "fig2", "fig3")] == ["results/fig1", "oni-results/fig2", "-"]
+    _, out, _ = run("list", "--plain", "--out", "other")
+    where = {line.split()[0]: line.split()[-1] for line in out.splitlines() if line.startswith("fig")}
+    assert [where[id] for id in ("fig1", "fig3")] == ["-", "other/fig3"]
 
 
 def test_presets_are_in_the_order_of_their_size():
