@@ -33,6 +33,8 @@ def explain(error: Exception) -> str | None:
         line = f"{'standard output' if error.filename is None else error.filename}: {error.strerror}"
         if error.filename is None:
             silence_output()
+    elif isinstance(error, MemoryError) or "DefaultCPUAllocator" in str(error):
+        line = "there is not enough memory for this; choose smaller sizes, fewer steps or a smaller batch"
     elif isinstance(error, OSError | ValueError):
         line = str(error)
     # A usage error; typer keeps its class to itself.

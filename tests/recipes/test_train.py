@@ -100,6 +100,15 @@ def test_errors_are_one_line(train, tmp_path, arguments, message):
     assert not (tmp_path / "runs").exists()
 
 
+def test_too_many_steps_for_the_memory(train):
+    code, printed, err = train("tiny.yaml", "method=oni", f"method_options.steps={10**15}", "--plain")
+    assert (code, printed) == (2, "")
+    assert err.splitlines()[-1].startswith(
+        "oni: there is not enough memory for this; choose smaller sizes, fewer steps"
+    )
+    assert "Traceback" not in err
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
