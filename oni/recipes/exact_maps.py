@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -41,9 +42,16 @@ class Mapped(FromProxy):
 
 
 def make_cholesky(matrices: Tensor) -> tuple[Map, Tensor]:
-    """Gram and Schmidt, from the weight as it is."""
-    orthogonalize_cholesky(matrices)  # refuses what has not full rank
-    return orthogonalize_cholesky, matrices
+    """Gram and Schmidt, from what it makes of the weight: a proxy whose Gram matrix is far from singular."""
+    return cholesky_or_nan, orthogonalize_cholesky(matrices.double()).to(matrices.dtype)
+
+
+def cholesky_or_nan(Z: Tensor) -> Tensor:
+    """Gram and Schmidt; NaN where training has taken the rank from a proxy, so that the run ends as diverged."""
+    try:
+        return orthogonalize_cholesky(Z)
+    except ValueError:
+        return math.nan * Z
 
 
 def make_cayley(matrices: Tensor) -> tuple[Map, Tensor]:

@@ -320,3 +320,15 @@ def test_oni_by_its_smallest_singular_value():
     model = apply("oni-ns", nn.Sequential(nn.Linear(32, 16)), sigma_min=0.9, start="orthogonal", center=False)
     assert "sigma_min=0.9" in repr(model)
     assert oni.spectrum(model[0].weight.detach()).min() >= 0.9
+
+
+def test_cholesky_starts_well_conditioned_and_diverges_aloud():
+    torch.manual_seed(0)
+    layer = nn.Linear(128, 128)
+    expected = oni.baselines.orthogonalize_cholesky(layer.weight.detach().double())
+    (changed,) = apply("cholesky", nn.Sequential(layer))
+    assert_close(changed.weight.double(), expected, atol=1e-5, rtol=0)
+    assert torch.linalg.cond(changed.parametrizations.weight.original) < 1.001
+    with torch.no_grad():
+        changed.parametrizations.weight.original[1] = changed.parametrizations.weight.original[0]
+    assert changed.weight.isnan().all()

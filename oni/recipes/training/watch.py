@@ -89,13 +89,15 @@ def build_watchers(
     return {name: watchers[name] for name in config.watch}
 
 
-def certify(model: nn.Module, part: Part) -> dict[str, Any]:
+def certify(model: nn.Module, part: Part) -> dict[str, Any] | None:
     """Of the plain network, as it would be shipped: the share of images that are certified at each radius.
 
     At radius 0 these are the images that it classifies rightly, by more than rounding could turn.
     """
     since = time.perf_counter()
     network = plain(copy.deepcopy(model)).cpu().eval()
+    if not all(bool(torch.isfinite(parameter).all()) for parameter in network.parameters()):
+        return None  # the run ends as diverged
     images, labels = part.batch(torch.arange(len(part)))
     radii = certified_radius(network, images, labels)
     if part.deviation is not None:
