@@ -8,6 +8,7 @@ from oni.models.bake import bake
 from oni.models.cache import cached
 from oni.models.convert import convert
 from oni.models.init_scale import init_scale
+from oni.models.param_groups import param_groups
 from oni.models.retune import retune
 from oni.models.share import share
 from oni.models.summary import summary
@@ -30,6 +31,7 @@ __all__ = [
     "orthogonal",
     "orthogonality",
     "orthogonalize",
+    "param_groups",
     "retune",
     "share",
     "spectrum",

@@ -170,6 +170,7 @@ FUNCTIONS = {
     "orthogonal",
     "orthogonality",
     "orthogonalize",
+    "param_groups",
     "retune",
     "share",
     "spectrum",

@@ -75,13 +75,11 @@ def convert(
     >>> [name for name, _ in model.named_parameters()]
     ['0.bias', '0.parametrizations.weight.original', '2.weight', '2.bias']
 
-    The size of a proxy does not matter to its weight, so weight decay would only shrink it. Parameter groups therefore
-    go by what a parameter is, not by ``name.endswith("weight")``, which misses every proxy:
+    The size of a proxy does not matter to its weight, so weight decay would only shrink it; :func:`oni.param_groups`
+    leaves proxies out:
 
-    >>> proxies = {name for name, _ in model.named_parameters() if ".parametrizations." in name}
-    >>> decay = [p for name, p in model.named_parameters() if p.dim() > 1 and name not in proxies]
-    >>> no_decay = [p for name, p in model.named_parameters() if p.dim() <= 1 or name in proxies]
-    >>> optimizer = torch.optim.SGD([{"params": decay, "weight_decay": 1e-4}, {"params": no_decay}], lr=0.1)
+    >>> import oni
+    >>> optimizer = torch.optim.SGD(oni.param_groups(model, weight_decay=1e-4), lr=0.1)
     """
     check_model(model)
     refuse_wrapped(model)

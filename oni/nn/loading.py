@@ -1,4 +1,4 @@
-"""Options of orthogonal weights as a ``state_dict`` is loaded: taken over, or one warning for all layers."""
+"""A ``state_dict`` is loaded: plain weights become proxies, options are taken over, or one warning for all layers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from oni.torch_internals import find_load, has_values, is_shard
 if TYPE_CHECKING:
     from oni.nn.parametrization import Orthogonal
 
-__all__ = ["Remark", "finish_layer", "take_options"]
+__all__ = ["Remark", "finish_layer", "load_plain_weights", "take_options"]
 
 MOST_NAMES = 5
 
@@ -42,6 +42,19 @@ class Loading(threading.local):
 
 
 LOADING = Loading()
+
+
+def load_plain_weights(module: nn.Module, state: dict[str, Any], prefix: str, *rest: Any) -> None:
+    """Load a layer; a plain weight of the checkpoint becomes the proxy, as ``oni.convert`` and assignment have it."""
+    from oni.nn.parametrization import FromProxy
+
+    for name, holder in module.parametrizations.items():  # type: ignore[union-attr, operator]
+        plain, proxy = prefix + name, f"{prefix}parametrizations.{name}.original"
+        if plain in state and proxy not in state and isinstance(holder[0], FromProxy):
+            state[proxy] = state.pop(plain)
+    # The class that holds this function; a module may be of a class derived from it.
+    owner = next(cls for cls in type(module).__mro__ if vars(cls).get("_load_from_state_dict") is load_plain_weights)
+    super(owner, module)._load_from_state_dict(state, prefix, *rest)  # type: ignore[arg-type]
 
 
 def take_options(parametrization: Orthogonal, state: Any) -> Remark | None:

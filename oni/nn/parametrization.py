@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from types import FrameType
 from typing import Any, Protocol, TypeVar
 
 import torch
@@ -12,11 +13,11 @@ from torch.nn.utils import parametrize
 from oni.diagnostics.operator import CONVOLUTIONS, TRANSPOSED
 from oni.newton.matrix import Layout
 from oni.newton.orthogonalize import check_options, orthogonalize
-from oni.nn.loading import Remark, finish_layer, take_options
+from oni.nn.loading import Remark, finish_layer, load_plain_weights, take_options
 from oni.nn.options import Options, make_options
 from oni.nn.stacked import count_stacked, is_transformers_conv1d
 from oni.nn.start import check_start, describe_shortfall, make_proxy, write_proxy
-from oni.torch_internals import follow_weights, has_values, is_exporting_onnx, is_shard
+from oni.torch_internals import follow_weights, get_caller_frame, has_values, is_exporting_onnx, is_shard
 
 __all__ = [
     "Cache",
@@ -166,6 +167,7 @@ def attach(module: nn.Module, name: str, parametrization: FromProxy) -> None:
     # Every parametrised module has a class of its own, made by torch.
     cls = type(module)
     cls.__setattr__ = _refuse_parameters  # type: ignore[method-assign, assignment]
+    cls._load_from_state_dict = load_plain_weights  # type: ignore[method-assign, assignment]
     setattr(cls, name, _ask_cache_first(name, vars(cls)[name]))
     follow_weights(module)
 
@@ -179,6 +181,7 @@ def _ask_cache_first(name: str, computed: property) -> property:
     def get_weight(module: nn.Module) -> Tensor:
         # torch.compile would compile anew whenever a scope opens.
         if not torch.compiler.is_compiling():
+            warn_of_merging(get_caller_frame())
             holder: Any = module._modules["parametrizations"]._modules[name]  # type: ignore[union-attr]
             first = holder._modules["0"]
             cache: Cache | None = first.__dict__.get("cache")
@@ -189,6 +192,17 @@ def _ask_cache_first(name: str, computed: property) -> property:
         return computed.fget(module)
 
     return property(get_weight, computed.fset, computed.fdel)
+
+
+def warn_of_merging(reader: FrameType) -> None:
+    """Warn where peft reads a weight in order to write into it."""
+    if reader.f_code.co_name == "merge" and reader.f_globals.get("__name__", "").startswith("peft."):
+        warnings.warn(
+            "peft merges an adapter by writing into a weight that is computed from a proxy, so the adapter is lost; "
+            "oni.bake the model first, then merge",
+            UserWarning,
+            stacklevel=3,
+        )
 
 
 def parameter_order(module: nn.Module) -> list[str]:

@@ -238,3 +238,25 @@ def test_save_pretrained(tmp_path):
     live = outputs(model.eval(), batch)
     oni.bake(model).save_pretrained(tmp_path)
     assert_close(outputs(type(model).from_pretrained(tmp_path), batch), live, **NETWORK)
+
+
+@pytest.mark.parametrize("safe", [False, True])
+def test_merging_an_adapter_into_a_converted_model_warns(safe):
+    # peft writes into layer.weight, which a converted layer computes anew.
+    peft = pytest.importorskip("peft")
+    outcomes = {}
+    for baked in (False, True):
+        model, batch = built(llama)
+        oni.convert(model.eval(), steps=3)
+        torch.manual_seed(0)
+        config = peft.LoraConfig(target_modules=["q_proj", "down_proj"], init_lora_weights=False)
+        adapted = peft.get_peft_model(model, config)
+        live = outputs(adapted, batch)
+        if baked:
+            merged = oni.bake(adapted).merge_and_unload(safe_merge=safe)
+        else:
+            with pytest.warns(UserWarning, match="oni.bake the model first, then merge"):
+                merged = adapted.merge_and_unload(safe_merge=safe)
+        outcomes[baked] = (outputs(merged, batch) - live).abs().max().item()
+    assert outcomes[False] > 1e-3
+    assert outcomes[True] < NETWORK["atol"]
