@@ -19,21 +19,21 @@ FINISHED, TO_DO = "finished", "to do"
 
 @dataclass(frozen=True)
 class Progress:
-    """How far an experiment is."""
+    """Which runs of an experiment are finished."""
 
     runs: list[Run | None]
-    """What every run gave; ``None`` if it is not finished."""
+    """Every run with its measurements; ``None`` if it is not finished."""
     estimate: str
-    """How long the rest may take, in words."""
+    """The time that the others may take, in words."""
 
     @property
     def states(self) -> list[str]:
-        """Of every run: "finished" or "to do"."""
+        """For every run, "finished" or "to do"."""
         return [TO_DO if run is None else FINISHED for run in self.runs]
 
     @property
     def results(self) -> Results:
-        """What the finished runs gave."""
+        """The finished runs."""
         return Results(run for run in self.runs if run is not None)
 
 
@@ -45,7 +45,7 @@ def find_progress(experiment: Experiment, planned: Sequence[Any], setting: Setti
     runs: list[Run | None] = []
     finished_cost, cost_left = 0.0, 0.0
     seconds: dict[str, float] = {}
-    """Of every training that was needed, as a search that several runs share took its time once."""
+    """By the folder of a training, because several runs may share a search."""
     for parameters in planned:
         training = parameters if isinstance(parameters, Training) else None
         try:

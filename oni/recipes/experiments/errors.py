@@ -1,4 +1,4 @@
-"""What the runs of a row gave, over seeds: their errors and what they cost, as numbers and as cells of a table."""
+"""The errors and costs of the runs of a row, over seeds, as numbers and as cells of a table."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ COST_NOTE = "Core-hours: of all seeds together, measurements on the way included
 
 
 def find_runs(results: Results, row: Row, group: str | None = None) -> Results:
-    """The runs of a row, one of each seed; in one group, if it is given."""
+    """The runs of a row, one for each seed; those of one group, if it is given."""
     return results.where(row=row.name, **({} if group is None else {"group": group}))
 
 
 def row_errors(
     results: Results, rows: Sequence[Row], part: str = "test", *, group: str | None = None
 ) -> dict[str, list[float]]:
-    """The errors at the end by the title of the row, of all seeds; none of a row without runs."""
+    """The final errors of all seeds, by the title of the row; an empty list for a row without runs."""
     return {row.title: errors_at(find_runs(results, row, group), part) for row in rows}
 
 
@@ -45,12 +45,12 @@ def count_test_images(results: Results) -> int:
 
 
 def mean_and_deviation(values: Sequence[float]) -> Quantity:
-    """A cell of a table, over seeds."""
+    """Mean and standard deviation over seeds, as a cell of a table."""
     return Quantity(statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else None)
 
 
 def errors_at(runs: Results, part: str = "train", epoch: int = -1) -> list[float]:
-    """The error in percent after an epoch, of every seed; a run that diverged has 100 from there on."""
+    """The error in percent after an epoch, for each seed; 100 once a run has diverged."""
     errors = []
     for run in runs:
         error = percent(run.measured[f"{part}_error"], run.parameters.epochs)[epoch]
@@ -66,7 +66,7 @@ def mean_error(runs: Results, part: str = "train", epoch: int = -1) -> float:
 
 
 def summarise_cost(runs: Results) -> list[str | Quantity]:
-    """Milliseconds per step, the median over seeds, and the core-hours of all; "-" where nobody took the time."""
+    """The median milliseconds per step and the core-hours of all seeds; "-" if they were not recorded."""
     costs = [run.measured["cost"] for run in runs if run.measured.get("cost", {}).get("steps")]
     if len(costs) < len(runs) or not costs:
         return ["-", "-"]

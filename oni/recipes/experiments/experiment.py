@@ -1,4 +1,4 @@
-"""An experiment as data: its runs, its presets, what the paper prints, and the claims made of its results.
+"""An experiment as data: its runs, its presets, the paper's numbers, and the claims about its results.
 
 Nothing here imports a plotting library or the training engine, so that listing all experiments stays quick.
 """
@@ -37,7 +37,7 @@ DIGITS = 6
 
 @dataclass(frozen=True)
 class Run:
-    """What was run, and what it gave."""
+    """A run and its measurements."""
 
     parameters: Any
     """A frozen dataclass of the experiment's family."""
@@ -67,15 +67,15 @@ class Results(tuple[Run, ...]):
         return [run.measured[name] for run in self]
 
     def mean(self, name: str) -> Any:
-        """The mean over runs of a number, or of each in a list; infinite where one is not finite."""
+        """The mean over runs of a number, or of each number of a list; infinite if one is not finite."""
         return self._aggregate(name, statistics.fmean)
 
     def deviation(self, name: str) -> Any:
-        """The standard deviation over runs of a number, or of each in a list."""
+        """The standard deviation over runs of a number, or of each number of a list."""
         return self._aggregate(name, lambda values: statistics.stdev(values) if len(values) > 1 else 0.0)
 
     def size(self, name: str) -> float:
-        """How much there is of something: the number of ``"seeds"``, or the least of a parameter over all runs."""
+        """The number of ``"seeds"``, or the smallest value of a parameter over all runs."""
         values = [getattr(run.parameters, name) for run in self if hasattr(run.parameters, name)]
         seeds = {run.parameters.seed for run in self if hasattr(run.parameters, "seed")}
         return len(seeds) if name == "seeds" else min(values, default=0)
@@ -99,9 +99,9 @@ class Claim:
     text: str
     judge: Callable[[Results], Judgement]
     needs: Mapping[str, float] = field(default_factory=dict)
-    """What its runs must have at least: see `Results.size`. With less, it is not tested."""
+    """The least sizes of its runs, see `Results.size`. With less, it is not tested."""
     of: Callable[[Results], Results] = Results
-    """From all runs to those that it is about."""
+    """Selects the runs that it is about."""
 
     def record(self, results: Results, preset: str) -> dict[str, str]:
         """The claim and its verdict as ``results.json`` holds them."""
@@ -111,14 +111,14 @@ class Claim:
         return {"kind": self.kind.value, "text": self.text, "verdict": as_verdict(verdict).value, "detail": detail}
 
     def record_part(self, results: Results, preset: str) -> dict[str, str]:
-        """The same of a part of the runs, which may lack what the claim is about."""
+        """The same for a part of the runs, which may lack what the claim is about."""
         try:
             return self.record(results, preset)
         except (ArithmeticError, LookupError, ValueError):
             return replace(self, judge=lambda _: (Verdict.NOT_TESTED, "not enough to judge")).record(results, preset)
 
     def untestable(self, results: Results, preset: str) -> str:
-        """Why these runs can't bear the claim; empty if they can."""
+        """Why these runs can't test the claim; empty if they can."""
         if preset == "smoke":
             return "the preset smoke only shows that everything runs"
         if not results:
@@ -142,7 +142,7 @@ class Quantity:
     spread: float | None = None
     """The standard deviation over seeds, or half of an interval."""
     digits: int | None = 2
-    """After the point; ``None`` for as many as needed."""
+    """Digits after the point; ``None`` for as many as needed."""
 
     def __str__(self) -> str:
         if self.value is None:
@@ -167,7 +167,7 @@ Cell = str | Quantity
 
 @dataclass(frozen=True)
 class Comparison:
-    """A table: the measured numbers, beside the paper's where it prints some."""
+    """A table of the measured numbers, and of the paper's where it prints some."""
 
     columns: Sequence[str]
     cells: Sequence[Sequence[Cell]]
@@ -197,35 +197,35 @@ class Experiment:
     presets: Mapping[str, Mapping[str, Any]]
     """Sizes, as arguments for ``plan``."""
     plan: Callable[..., Sequence[Any]]
-    """From the first seed and a preset's sizes to the parameters of every run."""
+    """Takes the first seed and a preset's sizes; returns the parameters of every run."""
     paper: Mapping[str, Any]
-    """What the paper prints."""
+    """The numbers that the paper prints."""
     claims: Sequence[Claim]
     table: Callable[[Results], Comparison]
     measure: Callable[[Any, Any], dict[str, Any]] = measure
-    """From the parameters of a run, and a `Setting` if it trains, to numbers."""
+    """Takes the parameters of a run, and a `Setting` if it trains; returns its measurements."""
     parameters: tuple[type, ...] = ()
-    """The frozen dataclasses of those runs that are no `Training`."""
+    """The frozen dataclasses of runs other than `Training`."""
     draw: Callable[[Results], Figure] | None = None
-    """Its picture; without it, the charts side by side."""
+    """Draws its picture; by default, the charts side by side."""
     findings: str = ""
-    """Why claims do not hold in the results that are kept with this code, as far as was found out."""
+    """Why claims do not hold in the committed results, as far as we found out."""
     charts: Callable[[Results], list[Chart]] | None = None
-    """What the report draws; without it, the report has the picture."""
+    """The charts of the report; by default, it shows the picture."""
     trains: bool = False
     """Whether it trains networks."""
     photographs: bool = False
-    """Whether its picture shows images, whose colours a dark page must leave as they are."""
+    """Whether its picture shows images, whose colours must stay the same on a dark page."""
     generates: bool = False
     """Whether it measures the images of generators."""
     sweeps: Mapping[str, str] = field(default_factory=dict)
-    """Keys of a configuration that can't be overridden, with what the experiment does with each."""
+    """Keys of a configuration that can't be overridden, each with the reason."""
     demand: Callable[[Sequence[Any], Any], list[str]] | None = None
-    """From all runs and a `Setting` to lines that say what they take: epochs, images, memory."""
+    """Takes all runs and a `Setting`; returns lines that say what they need: epochs, images, memory."""
 
     @property
     def file_name(self) -> str:
-        """Of its folder and its pictures: the id, without what a file's name can't have."""
+        """The name of its folder and pictures: the id, without characters that file names can't have."""
         return self.id.replace(":", "-")
 
     def planned(self, preset: str, seed: int = 0, seeds: int | None = None, **sizes: Any) -> list[Any]:
@@ -249,7 +249,7 @@ class Experiment:
                 raise ValueError(f"seeds must be at least 1, got {seeds}; pass for example 3")
             sizes["seeds"] = seeds
             if "sparing" in sizes:
-                # A number that the user asks for is that of every row.
+                # The number that the user asks for applies to every row.
                 sizes["sparing"] = False
         return list(self.plan(seed=seed, **sizes))
 
@@ -268,7 +268,7 @@ class Experiment:
         return str(parameters.describe() if hasattr(parameters, "describe") else parameters)
 
     def picture(self, results: Results) -> Figure:
-        """What the results look like."""
+        """The picture of the results."""
         if self.draw is not None:
             return self.draw(results)
         from oni.recipes.charts.matplotlib import draw_charts
@@ -280,8 +280,8 @@ class Experiment:
 
         Args:
             results: what was measured.
-            preset: in which sizes.
-            missing: how many of the planned runs are not yet measured. No claim is decided before they are.
+            preset: of the runs.
+            missing: how many planned runs are not yet measured. No claim is decided before they are.
         """
         if not missing:
             return [claim.record(results, preset) for claim in self.claims]

@@ -1,4 +1,4 @@
-"""``results.json``: what an experiment measured, on what, and which of its claims held."""
+"""``results.json``: the measurements of an experiment, the machine, and which of its claims held."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["RESULTS", "RUNS", "add_runs", "find_machines", "format_json", "make_
 
 RESULTS = "results.json"
 RUNS = "runs"
-"""The folder of training runs beside the experiments."""
+"""The folder of training runs, next to those of experiments."""
 
 
 def make_record(
@@ -35,8 +35,8 @@ def make_record(
 
     Args:
         experiment: what was measured.
-        results: what it gave.
-        preset, seed, seeds, overrides: how it was asked for.
+        results: its runs.
+        preset, seed, seeds, overrides: the options of the command.
         missing: how many of its runs are not yet measured; left out if none is.
         trained_on: see `find_machines`; left out if there is none.
     """
@@ -73,10 +73,10 @@ def find_machines(results: Results, runs: Path) -> dict[str, int]:
 def add_runs(
     experiment: Experiment, record: Mapping[str, Any], results: Results, planned: Sequence[Any]
 ) -> tuple[Results, dict[str, Any]]:
-    """A record with runs that were measured later, and all its runs in the planned order; everything is judged again.
+    """Add runs that were measured later to a record, in the planned order, and judge all claims again.
 
-    A run takes the place of the one with the same parameters. Under ``added`` the record says when and where those
-    were measured that are new or gave other numbers.
+    A run replaces the one with the same parameters. Under ``added``, the record says when and where runs were measured
+    that are new or have other numbers.
     """
     before = [*read_results(experiment, record)]
     every_run = [*results, *before]

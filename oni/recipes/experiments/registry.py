@@ -50,10 +50,10 @@ MODULES = {
 }
 """By id, our own first and then in the paper's order: the file below this folder."""
 OWN = ("demo", "practice", "certified")
-"""Those that are not the paper's."""
+"""Our own."""
 PAPER = tuple(id for id in MODULES if id not in OWN)
 MEASURED = ("practice", "certified", *PAPER)
-"""Those whose results are kept with this code."""
+"""Those with committed results."""
 
 
 def load_experiment(id: str) -> Experiment:
@@ -77,5 +77,5 @@ def load_all() -> dict[str, Experiment]:
 
 
 def paper_order(id: str) -> int:
-    """Where an experiment stands among all: the key to sort ids by."""
+    """The position of an experiment among all, as a key for sorting."""
     return list(MODULES).index(id) if id in MODULES else len(MODULES)

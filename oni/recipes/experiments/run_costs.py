@@ -1,4 +1,4 @@
-"""How long runs take compared with each other, by which a dry run estimates the time that is left."""
+"""The relative cost of runs, from which the time left is estimated."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ __all__ = ["estimate_cost", "estimate_training"]
 
 
 def estimate_cost(training: Training) -> float:
-    """How long a run takes compared with others, its trials included: multiplications and additions."""
+    """The multiplications and additions of a run and its trials."""
     return sum(map(estimate_training, [training.config, *training.trials()]))
 
 
 def estimate_training(config: Config) -> float:
-    """Forward and backward of every step, and orthogonalisation; small batches use the machine less well."""
+    """Forward and backward passes and orthogonalisation, in all steps. Small batches use the machine less well."""
     forward, orthogonal = count_products(config.network, json.dumps(config.network_options), config.data)
     updates = 1 + int(config.task_options.get("n_dis", 0))
     return count_steps(config) * updates * (3 * (config.batch_size + 8) * forward + count_passes(config) * orthogonal)
@@ -30,7 +30,7 @@ def count_passes(config: Config) -> float:
     """The cost of a method for all weights, in units of five Newton steps."""
     steps = config.method_options.get("steps")
     if config.method.startswith("oni"):
-        # What is no number is refused when the run is trained.
+        # Other types are refused when the run is trained.
         return 0.4 if config.method_options.get("sigma_min") or not isinstance(steps, int) else (1 + steps) / 6
     others = {"cayley": 1.8, "cholesky": 0.4, "torchlip": 1.5, "orthogonium": 1.5, "olm": 1.0, "olm-ns": 1.0}
     return others.get(config.method, 0.0)
@@ -38,9 +38,9 @@ def count_passes(config: Config) -> float:
 
 @cache
 def count_products(network: str, options: str, data: str) -> tuple[float, float]:
-    """Of a network, for one image forward; and for orthogonalising all its weights once, with the gradient.
+    """Operations of a network for the forward pass of one image, and for orthogonalising all weights with gradient.
 
-    By the number of short and long products of five Newton steps: for n x d, n <= d, 24 of n x n and 5 of n x d.
+    Five Newton steps for n x d, n <= d, take 24 products of n x n and 5 of n x d.
     """
     import torch
     from torch import nn

@@ -1,7 +1,7 @@
-"""A run of an experiment: a configuration, and what is chosen for it on held-out samples.
+"""A run of an experiment: a configuration, and the search for what it leaves open.
 
-Rows of a table say how they differ from a configuration that they share; a plan makes a `Training` of each row and
-seed; `measure` trains it, or reads what was trained.
+The rows of a table share a configuration, and each says how it differs from it. A plan makes a `Training` of each row
+and seed. `measure` trains it, or reads the result if it is finished.
 """
 
 from __future__ import annotations
@@ -37,35 +37,35 @@ __all__ = [
 ]
 
 SIZES = ("data", "samples", "epochs")
-"""What a preset says of every run."""
+"""Sizes, which the preset sets for all runs."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """A row of a table or a line of a figure: what its runs train with."""
+    """A row of a table or a line of a figure: how its runs are trained."""
 
     name: str
-    """On the command line."""
+    """For the command line and ``results.json``."""
     title: str
-    """In tables and legends."""
+    """For tables and legends."""
     changes: Changes = field(default_factory=dict)
     candidates: tuple[Changes, ...] = ({},)
-    """The best of these is reported; presets that spare time take the first."""
+    """The best of these is reported; short presets take the first."""
     rates: tuple[float, ...] = ()
     """The learning rates to choose from."""
     rate: float = 0.0
-    """The one for presets that do not choose."""
+    """The learning rate of presets without a search."""
     ours: bool = False
-    """Whether the paper lacks it."""
+    """Whether it is our own, not the paper's."""
     seeds: int | None = None
-    """At most so many in a sparing preset."""
+    """The largest number of seeds in a sparing preset."""
     trial: Changes = field(default_factory=dict)
-    """What differs in the trials of a sparing preset."""
+    """Changes for the trials of a sparing preset."""
 
 
 @dataclass(frozen=True)
 class Training:
-    """One run: a configuration, but for what is chosen in trials."""
+    """One run: a configuration, complete but for what trials choose."""
 
     row: str
     config: Config
@@ -73,11 +73,11 @@ class Training:
     group: str = ""
     """What it belongs to, such as a network; rows are compared within a group."""
     images: int = 0
-    """Of a generator: how many it makes to be measured."""
+    """How many images a generator makes for its measurement."""
     real_images: int = 0
-    """With how many they are compared."""
+    """How many real images they are compared with."""
     variant: str = ""
-    """What tells it from other runs of its row with the same seed, where each candidate is trained to the end."""
+    """Tells runs of one row and seed apart, if each candidate is trained to the end."""
 
     @property
     def seed(self) -> int:
@@ -101,12 +101,12 @@ class Training:
 
     @property
     def steps(self) -> int:
-        """How many updates it trains; of a GAN, those of its generator."""
+        """The number of updates; for a GAN, those of the generator."""
         return count_steps(self.config)
 
     @property
     def trial_epochs(self) -> int:
-        """How long its trials are."""
+        """The length of its trials."""
         return int(self.search.trial.get("epochs", self.epochs)) if self.search else 0
 
     def trials(self) -> list[Config]:
@@ -116,23 +116,23 @@ class Training:
         return [apply_changes(self.config, {**self.search.trial, **chosen}) for chosen in self.search.candidates]
 
     def with_choice(self, chosen: Changes) -> Config:
-        """The configuration once a candidate is chosen."""
+        """The configuration with the chosen candidate."""
         config = apply_changes(self.config, chosen)
         factor = self.search.rate_factor if self.search else 1.0
         return config if factor == 1 else replace(config, learning_rate=config.learning_rate * factor)
 
     def override(self, overrides: Changes) -> Training:
-        """The run with what the user changed of its configuration; sizes are the preset's."""
+        """The run with the user's changes to its configuration; sizes are changed in the preset."""
         own = {key: value for key, value in overrides.items() if key not in SIZES}
         search = None if "learning_rate" in own else self.search
         if search is not None:
-            # What the user says counts in trials too, and a batch size for all of them.
+            # The user's changes apply to trials too; a batch size is then the same for all.
             trial = {key: value for key, value in search.trial.items() if key not in own}
             search = replace(search, trial=trial, rate_factor=1.0 if "batch_size" in own else search.rate_factor)
         return replace(self, config=apply_changes(self.config, own), search=search)
 
     def describe(self) -> str:
-        """A run in a few words; first what ``--only g2k1/oni`` chooses: the group, up to its comma, and the row."""
+        """The run in a few words, first what ``--only g2k1/oni`` matches: the group, up to its comma, and the row."""
         group, _, more = self.group.partition(", ")
         words = [f"{group}/{self.row}" if group else self.row, *filter(None, [more, self.variant])]
         if self.search:
@@ -140,7 +140,7 @@ class Training:
         return ", ".join([*words, f"seed {self.seed}"])
 
     def as_record(self) -> dict[str, Any]:
-        """As ``results.json`` holds it: fields of the configuration that have their default are left out."""
+        """The run as in ``results.json``: fields of the configuration with their default value are left out."""
         from oni.recipes.run_files.config import Config
 
         defaults = Config().as_dict()
@@ -152,7 +152,7 @@ class Training:
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Training:
-        """From a ``results.json``."""
+        """The run that a ``results.json`` holds."""
         from oni.recipes.run_files.config import Config
 
         known = {item.name for item in fields(cls)}
@@ -170,7 +170,7 @@ class Training:
 
 
 def apply_changes(config: Config, changes: Changes) -> Config:
-    """The configuration with changes; an option that only other methods have does not concern it."""
+    """The configuration with changes; options that only other methods have are ignored."""
     from oni.recipes.methods import METHODS
     from oni.recipes.run_files import overrides
 
@@ -200,18 +200,18 @@ def plan_rows(
     images: tuple[int, int] = (0, 0),
     radius: float | None = None,
 ) -> list[Training]:
-    """A run of every row with every seed.
+    """Make a run of every row with every seed.
 
     Args:
         rows: of the table.
         config: what they share, without seed and learning rate.
         seeds: of the runs; a row may have fewer.
-        group: what they belong to.
+        group: of the runs.
         trial: what differs in trials; without it, each row has its own rate and first candidate.
         rates: to choose from in trials, instead of the row's own.
         every_candidate: whether trials choose among the row's candidates too.
         rate_factor, radius: see `Search`.
-        images: generated and real ones, by which generators are measured.
+        images: how many generated and real images generators are measured with.
     """
     runs = []
     for seed in seeds:
@@ -236,7 +236,7 @@ def plan_rows(
 
 
 def describe_sweeps(rows: Sequence[Row], **more: str) -> dict[str, str]:
-    """The method and the keys in which rows differ, so that nobody overrides them, with what is done with each."""
+    """The keys that the rows vary, each with the reason why it can't be overridden."""
     titles = f"compares {', '.join(dict.fromkeys(row.title for row in rows))}"
     changes = [{**row.changes, **{key: None for chosen in row.candidates for key in chosen}} for row in rows]
     keys = {key for change in changes for key in change}
@@ -247,7 +247,7 @@ def describe_sweeps(rows: Sequence[Row], **more: str) -> dict[str, str]:
 
 
 def find_rows(rows: Iterable[Row]) -> dict[str, Row]:
-    """The rows by their names."""
+    """The rows by name."""
     return {row.name: row for row in rows}
 
 
@@ -261,12 +261,12 @@ TOP5 = "test_top5_error"
 def measure(
     training: Training, setting: Setting, *, keep: Sequence[str] = (), watchers: BuildWatchers | None = None
 ) -> dict[str, Any]:
-    """Choose and train, or read what was trained: curves by epoch, and what was tried.
+    """Search and train, or read the results of finished runs: curves by epoch, and what was tried.
 
     Args:
-        training, setting: what, and where.
-        keep: what to return of all that was watched.
-        watchers: builds the functions that watch, if not as `oni.recipes.training.watch` does.
+        training, setting: what to train, and where.
+        keep: the names of watchers whose records to return.
+        watchers: builds the watchers, instead of `oni.recipes.training.watch.build_watchers`.
     """
     tried = [train(config, setting, watchers) for config in training.trials()]
     chosen, errors = choose(training.search, tried)
@@ -275,7 +275,7 @@ def measure(
 
 
 def read_finished(training: Training, setting: Setting) -> list[Result] | None:
-    """The results of a run and its trials, the run's last; ``None`` if one of them is not finished."""
+    """The results of the trials and of the run, which is last; ``None`` if one of them is not finished."""
     tried = [find(config, setting) for config in training.trials()]
     if None in tried:
         return None
@@ -285,7 +285,7 @@ def read_finished(training: Training, setting: Setting) -> list[Result] | None:
 
 
 def read_result(result: Result, keep: Sequence[str] = ()) -> dict[str, Any]:
-    """What a run gave."""
+    """The measurements of a finished run."""
     names = [*CURVES, *([TOP5] if TOP5 in result.metrics else [])]
     curves = {name: [row.get(name) for row in result.epochs] for name in names}
     config = result.config
@@ -300,7 +300,7 @@ def read_result(result: Result, keep: Sequence[str] = ()) -> dict[str, Any]:
 
 
 def read_cost(result: Result) -> dict[str, Any]:
-    """What a run took: its steps and seconds, on how many threads, in which precision."""
+    """The cost of a run: steps and seconds, with the number of threads and the precision."""
     sessions = json.loads((result.folder / "run.json").read_text(encoding="utf-8"))["sessions"]
     return {
         "steps": result.metrics["steps"],
@@ -311,7 +311,7 @@ def read_cost(result: Result) -> dict[str, Any]:
 
 
 def train(config: Config, setting: Setting, watchers: BuildWatchers | None = None) -> Result:
-    """Train, or read what was trained."""
+    """Train a configuration, or read its result if it is finished."""
     from oni.recipes.training import run
     from oni.recipes.training.watch import build_watchers
 
@@ -328,7 +328,7 @@ def train(config: Config, setting: Setting, watchers: BuildWatchers | None = Non
 
 
 def find(config: Config, setting: Setting) -> Result | None:
-    """What was trained, if it is finished."""
+    """The result of a configuration, if it is finished."""
     from oni.recipes.training.run import find_result
 
     return find_result(config, setting.runs, setting.load_dataset(config).sha256)
@@ -338,7 +338,7 @@ def find(config: Config, setting: Setting) -> Result | None:
 
 
 def count_steps(config: Config) -> int:
-    """How many updates a configuration trains; of a GAN, those of its generator."""
+    """The number of updates of a configuration; for a GAN, those of the generator."""
     from oni.recipes.data.datasets import DATASETS
 
     images = config.samples or DATASETS[config.data].train_images - config.validation
@@ -363,4 +363,4 @@ COLOURS: Mapping[str, str] = {
     "oni-small-branches": "#7A5195",
     "gn-released": "#D55E00",
 }
-"""Of the lines in charts, by the name of the row."""
+"""The colours of lines in charts, by the name of the row."""

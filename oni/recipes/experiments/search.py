@@ -1,4 +1,4 @@
-"""The search for a learning rate, and for what else is chosen with it: short runs, judged by held-out samples."""
+"""The search for a learning rate, and what else is chosen with it: short trials, compared on held-out samples."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ __all__ = ["HELD_OUT", "Changes", "Search", "choose", "describe_choice", "format
 Changes = Mapping[str, Any]
 """Keys of a configuration, such as ``method_options.steps``, and their values."""
 HELD_OUT = 5000
-"""Training samples that are held out to choose by."""
+"""How many training samples are held out for a search."""
 
 
 @dataclass(frozen=True)
 class Search:
-    """What is chosen before a run: the best candidate on held-out samples, the first of equals."""
+    """A search before a run: it takes the best candidate on held-out samples, and the first of equals."""
 
     candidates: tuple[Changes, ...]
     trial: Changes
-    """What else differs in a trial: its length, its seed, how many samples it holds out."""
+    """What else differs in a trial: its length, its seed, the number of held-out samples."""
     rate_factor: float = 1.0
-    """Of the chosen learning rate, where the batches of the run are of another size than those of the trials."""
+    """The chosen learning rate is multiplied by it, if run and trials have different batch sizes."""
     radius: float | None = None
     """Judge by the share of held-out samples without a certificate at this radius, not by their error."""
 
 
 def choose(search: Search | None, tried: Sequence[Result]) -> tuple[Changes, list[float | None]]:
-    """The best candidate and the held-out errors of all; ``None`` of those that diverged.
+    """The best candidate, and the held-out errors of all; ``None`` for those that diverged.
 
-    Where all diverge the first is taken, as the run itself will show.
+    If all diverge, the first is taken, and the run itself will show it.
     """
     if search is None:
         return {}, []
@@ -58,7 +58,7 @@ def share_at(certificate: Mapping[str, Any], radius: float) -> float:
 
 
 def describe_choice(search: Search | None, chosen: Changes, errors: Sequence[float | None]) -> dict[str, Any]:
-    """What was chosen, and from what."""
+    """The choice and all candidates with their errors, as in ``results.json``."""
     if search is None:
         return {}
     names = [format_changes(candidate) for candidate in search.candidates]
@@ -66,7 +66,7 @@ def describe_choice(search: Search | None, chosen: Changes, errors: Sequence[flo
 
 
 def format_changes(changes: Changes) -> str:
-    """Changes in a few words, without where they belong.
+    """Changes in a few words, without the prefix of their keys.
 
     >>> format_changes({"method_options.coefficient": 1e-4, "learning_rate": 0.1})
     'coefficient 0.0001, learning rate 0.1'

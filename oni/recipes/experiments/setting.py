@@ -1,4 +1,4 @@
-"""Where, on what and with which overrides the runs of an experiment are trained."""
+"""The user's options for training the runs of an experiment, and what a process has loaded for them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ REFUSED = {"seed": "pass --seed", "watch": "an experiment watches what it needs"
 
 @dataclass
 class Loaded:
-    """What a process has read from files for one run, and keeps for the next."""
+    """Data sets and networks that this process has loaded for one run, and keeps for the next."""
 
     datasets: dict[str, Dataset] = field(default_factory=dict)
     extractors: dict[str, Extractor] = field(default_factory=dict)
@@ -36,34 +36,34 @@ class Loaded:
 
 @cache
 def find_loaded(*sources: Path | str | None) -> Loaded:
-    """What this process has read from these files."""
+    """What this process has loaded from these files."""
     return Loaded()
 
 
 @dataclass(frozen=True)
 class Setting:
-    """What the user asks for besides an experiment: where runs are, on what they train, and what is changed of them."""
+    """The user's options: where runs are, what they train on, and which values of their configurations to change."""
 
     runs: Path
-    """The folder of all runs: experiments that need the same run share it."""
+    """The folder of all runs. Experiments that need the same run share it."""
     data: Path | None = None
     hardware: Hardware = field(default_factory=Hardware)
     progress: str = "auto"
     resume: bool = True
     download: bool = False
-    """Fetch what ``data`` lacks."""
+    """Download what is missing in ``data``."""
     overrides: Mapping[str, Any] = field(default_factory=dict)
     """By key of a configuration, for every run; an option of a method for the runs of that method."""
     engine: Engine = field(default_factory=Engine)
-    """Who trains them."""
+    """Where runs are trained."""
     inception: Path | None = None
     """The file of the Inception network, by which generated images are measured."""
     inception_sha256: str | None = None
-    """Its digest, if it is not one that is known."""
+    """Its digest, if it is not a known file."""
     classifier: Path | None = None
-    """The run of a classifier, by which they are measured too."""
+    """The run of a classifier, by which generated images are measured too."""
     reporter: Reporter | None = field(default=None, repr=False)
-    """Shows how runs go; made from ``progress`` for each of them otherwise."""
+    """Reports the progress of runs; by default, each run makes one from ``progress``."""
 
     def __post_init__(self) -> None:
         for key, remedy in REFUSED.items():
@@ -77,11 +77,11 @@ class Setting:
 
     @property
     def loaded(self) -> Loaded:
-        """What this process has read for it."""
+        """What this process has loaded for it."""
         return find_loaded(self.data, self.inception, self.inception_sha256, self.classifier)
 
     def prepare_elsewhere(self, names: Iterable[str]) -> Setting:
-        """The setting for processes that start in other folders; data sets are downloaded now, once for all."""
+        """The setting for processes that start in other folders. Data sets are downloaded now, once for all of them."""
         if self.download:
             for name in sorted(names):
                 load_dataset(name, self.data, download=True)
@@ -100,7 +100,7 @@ class Setting:
         return self.loaded.datasets[key]
 
     def check_extractors(self) -> None:
-        """Notice a file or run that can't measure images before anything is trained."""
+        """Refuse a file or run that can't measure images, before anything is trained."""
         if self.inception_sha256 is not None and self.inception is None:
             raise ValueError("--inception-sha256 is the digest of a file: pass --inception FILE as well")
         if self.inception is not None and "inception" not in self.loaded.extractors:
@@ -115,7 +115,7 @@ class Setting:
             read_classifier(self.classifier)
 
     def load_extractors(self, config: Config) -> list[Extractor]:
-        """By what generated images like those of a configuration's data are measured, each loaded once."""
+        """The networks that measure generated images of a configuration's data set, each loaded once."""
         self.check_extractors()
         if self.classifier is not None and config.data not in self.loaded.extractors:
             from oni.recipes.generated.classifier import load_classifier
@@ -124,7 +124,7 @@ class Setting:
         return [self.loaded.extractors[name] for name in ("inception", config.data) if name in self.loaded.extractors]
 
     def given_options(self) -> list[str]:
-        """The options that are of use only where something is trained."""
+        """The given options that make no sense for experiments without training."""
         options = {
             "--data": self.data,
             "--devices, --strategy, --num-nodes, --accelerator, --workers, --compile or --share": self.hardware
@@ -153,7 +153,7 @@ def make_setting(
     inception: tuple[Path | None, str | None] = (None, None),
     classifier: Path | None = None,
 ) -> Setting:
-    """A setting as the command line has it. ``KEY=VALUE`` wins over the option, and that over the file."""
+    """The setting of a command line. ``KEY=VALUE`` wins over options, and options over the file."""
     words = [*(read_changes(file) if file else []), *([f"precision={precision}"] if precision else []), *changes]
     return Setting(
         runs,

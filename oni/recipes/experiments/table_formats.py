@@ -44,7 +44,7 @@ def format_latex(comparison: Comparison) -> str:
 
 
 def format_csv(comparison: Comparison) -> str:
-    """Numbers as they were measured; a column with spreads is followed by one for these."""
+    """Numbers as they were measured; a column with spreads is followed by a column of them."""
     spreads = [
         any(isinstance(cell, Quantity) and cell.spread is not None for cell in column)
         for column in zip(*comparison.cells, strict=True)

@@ -10,7 +10,7 @@ __all__ = ["format_duration", "format_override", "format_range"]
 
 
 def format_range(values: Sequence[float], digits: int = 3) -> str:
-    """From the least to the most; one number if both read the same.
+    """The smallest to the largest value; one number if both read the same.
 
     >>> format_range([0.5, 0.25]), format_range([2, 2])
     ('0.25 to 0.5', '2')

@@ -29,7 +29,7 @@ __all__ = ["FILE", "NAMES", "Sampling", "measure_run", "read_measured", "real_fe
 FILE = "distances.json"
 """In a run's folder: every measurement of its generator."""
 FEATURES = "features"
-"""The folder of real images' features, beside the runs."""
+"""The folder with the features of real images, next to the runs."""
 NAMES = {
     "inception": {"frechet": "fid", "kernel": "kid", "kernel_error": "kid_error", "score": "inception_score"},
     "classifier": {
@@ -41,7 +41,7 @@ NAMES = {
 }
 """What the numbers are called: only those of the Inception network are FID, KID and IS."""
 Watch = Callable[[str, int, int], None]
-"""Told of what is being looked at, how many images are done, and of how many."""
+"""Called with the kind of images, how many are done, and how many there are."""
 
 
 @dataclass(frozen=True)
@@ -73,11 +73,11 @@ def measure_run(
     """Measure the generator of a run, or read what was measured of the same weights in the same way.
 
     Args:
-        path: the run's folder. Features of real images are kept beside it.
+        path: the run's folder. Features of real images are kept next to it.
         dataset: of which the test images are compared with.
         extractor: where features come from.
         sampling: how many images, and how they are generated.
-        watch: told of the progress.
+        watch: called with the progress.
         update: after how many updates the generator was kept, if not at the end.
 
     Returns:

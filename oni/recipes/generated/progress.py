@@ -12,7 +12,7 @@ __all__ = ["watch_images"]
 
 @contextmanager
 def watch_images(reporter: Reporter, name: str) -> Iterator[Callable[[str, int, int], None]]:
-    """A function that is told of what is looked at, how many images are done, and of how many."""
+    """A function to call with the kind of images, how many are done, and how many there are."""
     shown = reporter.for_other_work()
     current = ""
 
