@@ -54,12 +54,12 @@ __all__ = [
 ]
 
 BATCH = 128
-"""The paper's, by which learning rates of other batch sizes are scaled."""
+"""The paper's batch size. Learning rates of other batch sizes are scaled in proportion."""
 TEST_IMAGES = 10_000
-"""Of CIFAR-10; the generated ones are too few for any claim."""
+"""The size of the CIFAR-10 test set. No claim is judged on generated images."""
 LONG = {"steps": 10_000, "seeds": 2}
-"""What a claim about the errors of trained networks needs: a sixth of the paper's 62,400 steps, both drops of the
-learning rate among them."""
+"""What a claim about the errors of trained networks needs: a sixth of the paper's 62,400 steps, with both drops of the
+learning rate."""
 SHORT = {"steps": 500, "seeds": 2}
 """What a claim about the speed of training needs."""
 PAPER_EPOCHS = 160
@@ -93,7 +93,7 @@ def name_network(group: str) -> str:
 
 
 def make_config(network: str, *, epochs: int, batch_size: int = BATCH, precision: str = "", **sizes: Any) -> Config:
-    """What all rows share; what the paper's text leaves open is as in the authors' code."""
+    """The configuration that all rows share. What the paper's text leaves open is as in the authors' code."""
     from oni.recipes.run_files.config import Config
 
     name, options = find_network(network)
@@ -147,12 +147,12 @@ def on_first_network(results: Results) -> Results:
 
 
 def row_speeds(results: Results, rows: Sequence[Row], group: str) -> dict[str, list[float]]:
-    """The mean of the training errors over all epochs, of all seeds: the lower, the faster it falls."""
+    """The mean of the training errors over all epochs, for each seed of each row. Lower means faster training."""
     return {row.title: mean_over_epochs(find_runs(results, row, group)) for row in rows}
 
 
 def mean_over_epochs(runs: Results) -> list[float]:
-    """The mean of the training errors over all epochs, of all seeds."""
+    """The mean of the training errors over all epochs, for each seed."""
     return [
         statistics.fmean(mean_error(Results([run]), "train", epoch) for epoch in range(run.parameters.epochs))
         for run in runs
@@ -160,7 +160,7 @@ def mean_over_epochs(runs: Results) -> list[float]:
 
 
 def read_trials(runs: Results) -> list[tuple[Changes, float]]:
-    """What was tried for a row, and the errors on held-out samples in percent; 100 where a trial diverged."""
+    """The candidates of a row and their held-out errors in percent; 100 if a trial diverged."""
     if not runs or runs[0].parameters.search is None:
         return []
     errors = [100.0 if error is None else 100 * error for error in runs[0].measured["tried"].values()]
@@ -191,7 +191,7 @@ def make_cells(
     summarise: Callable[[Sequence[float]], Quantity],
     *more: str,
 ) -> list[str | Quantity]:
-    """A line of the table: what the paper prints, the errors of all seeds in one number, and what differs."""
+    """A line of the table: the paper's number, ours over all seeds, and the differences between both."""
     chosen = {key: value for key, value in runs[0].measured.get("chosen", {}).items() if key != "learning_rate"}
     return [
         title,
@@ -219,13 +219,13 @@ def make_speed_cells(title: str, row: Row, runs: Results, *more: str) -> list[st
 
 
 def describe_network(group: str, paper: str) -> list[str]:
-    """That a network is not the paper's, if so."""
+    """A note if the network is not the paper's."""
     network = group.partition(",")[0]
     return [] if network == paper else [f"{network}, not {paper}"]
 
 
 def describe_differences(training: Training, row: Row) -> list[str]:
-    """How a run differs from what the paper says of it."""
+    """How a run differs from the paper's."""
     config, search = training.config, training.search
     words = ["not in the paper"] if row.ours else []
     if config.epochs != PAPER_EPOCHS:
@@ -248,13 +248,13 @@ def describe_differences(training: Training, row: Row) -> list[str]:
 
 
 def style_rows(results: Results, rows: Sequence[Row], group: str) -> Styles:
-    """Colour and runs of each row that has some, by its title."""
+    """Colour and runs of each row, by its title; rows without runs are left out."""
     styles = {row.title: (COLOURS[row.name], find_runs(results, row, group)) for row in rows}
     return {name: (colour, runs) for name, (colour, runs) in styles.items() if runs}
 
 
 def chart_rates(results: Results, rows: Sequence[Row], group: str) -> Chart:
-    """The errors on held-out images over the learning rate, in the trials of each row; the best candidate of each."""
+    """The held-out error over the learning rate, for the best candidate of each row."""
     from oni.recipes.charts.chart import Chart, Series
     from oni.recipes.charts.curves import with_error_axis
 

@@ -84,14 +84,14 @@ SMALL_BRANCHES = replace(
     changes={**ONI.changes, "small_branches": True},
     ours=True,
 )
-"""The text's start from data, but with residual branches whose sum stays near 1."""
+"""Scales start from data, as in the text, but residual branches are small enough that their sum stays near 1."""
 RELEASED_GROUP_NORM = replace(
     GROUP_NORM,
     name="gn-released",
     title="group norm, released code",
     candidates=tuple({"network_options.groups": number} for number in GROUPS),
 )
-"""Which takes the sizes for numbers of groups: most layers then have as many as channels."""
+"""The released code uses these sizes as numbers of groups: most layers then have a group per channel."""
 EVERY_ROW = (*ROWS, RELEASED_GROUP_NORM, SEARCHED, RELEASED_ONI, SMALL_BRANCHES)
 AT_BOTH_SIZES = tuple(row for row in EVERY_ROW if row is not SEARCHED)
 BEGINNINGS = (RELEASED_ONI, BATCH_NORM, ONI, XAVIER, SMALL_BRANCHES)
@@ -164,8 +164,8 @@ def plan(
 
     Args:
         seed: the first.
-        network: the one that is trained to the end.
-        batch_sizes: the first one is searched for learning rates, which are scaled for the others.
+        network: the network that is trained to the end.
+        batch_sizes: learning rates are searched with the first, and scaled for the others.
         seeds: how many.
         data: of every run.
         trial: what differs in trials; without it, every row has its own rate.

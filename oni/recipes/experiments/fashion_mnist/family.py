@@ -1,4 +1,4 @@
-"""What the Fashion-MNIST figures share: deep MLPs, their plan and presets, how they are named and read."""
+"""What the Fashion-MNIST figures share: deep MLPs, their presets and plan, names, tables and texts."""
 
 from __future__ import annotations
 
@@ -77,22 +77,22 @@ LONG = {"steps": 2000}
 BATCH = 256
 WIDTH = 256
 WATCHED = ("signal", "spectrum")
-"""What is recorded of every network of a figure."""
+"""What is recorded while each network trains."""
 SPECTRUM_STEP = 200
 """The step at which the paper looks at weights."""
 SPECTRUM_LAYERS = (1, 5)
 """Which layers it looks at, counted from 1."""
 NOTABLE = 1.0
-"""Percentage points that are called a notable difference here: a few times the spread over seeds."""
+"""A difference of so many percentage points counts as notable: a few times the spread over seeds."""
 TRAINS = 50.0
-"""Percent of training errors below which a network trains at all; guessing has 90."""
+"""A network trains if its training error in percent is below this; guessing has 90."""
 CONVERGED = 20.0
-"""Percent of training errors below which training has converged, after ten epochs."""
+"""Training has converged if the training error in percent is below this after ten epochs."""
 
 PRINTED = {"start": "given", "center": True}
-"""ONI as the paper has it: the entries of Z independent and random, rows centred."""
+"""ONI as in the paper: the entries of Z start independent and random, rows are centred."""
 ISOMETRIC = {"start": "orthogonal", "center": False}
-"""What keeps the signal best: Z starts orthogonal, rows are not centred."""
+"""ONI that preserves the signal best: Z starts orthogonal, rows are not centred."""
 
 
 # Rows.
@@ -128,10 +128,10 @@ def mlp(
     Args:
         depth: hidden layers.
         method, options: what is done to their weights.
-        rate: the learning rate that was chosen on the full data: presets without a grid train with it.
+        rate: chosen on the full data; presets without a search train with it.
         network_options: besides the depth.
-        seeds: at most so many in a sparing preset.
-        trial: the method's options with which a sparing preset chooses the learning rate, where they differ.
+        seeds: the largest number in a sparing preset.
+        trial: the method's options in the trials of a sparing preset, where they differ.
     """
     options, network_options = options or {}, network_options or {}
     title = name_network(method, options, network_options)
@@ -166,7 +166,7 @@ def name_network(method: str, options: Mapping[str, Any], network_options: Mappi
 
 
 def is_orthogonalised(row: Row) -> bool:
-    """Whether its method orthogonalises weights in every step, which takes ten times as long."""
+    """Whether its method orthogonalises weights in every step, which makes a step ten times slower."""
     return str(row.changes["method"]).startswith(("oni", "olm"))
 
 
@@ -184,7 +184,7 @@ def make_config(*, data: str, samples: int, epochs: int, **changes: Any) -> Conf
         data=data,
         samples=samples,
         epochs=epochs,
-        # As far along as in the code of the authors' earlier paper.
+        # As in the code of the authors' earlier paper.
         drops=halfway(epochs),
         drop_factor=0.5,
         **changes,
@@ -197,7 +197,7 @@ def halfway(epochs: int) -> tuple[int, ...]:
 
 
 def make_plan(rows: Sequence[Row]) -> Callable[..., list[Training]]:
-    """From a preset's sizes to the runs: every network with every seed."""
+    """The plan of a figure: every network with every seed, in the sizes of a preset."""
 
     def plan(
         seed: int,
@@ -213,7 +213,7 @@ def make_plan(rows: Sequence[Row]) -> Callable[..., list[Training]]:
         runs: list[Training] = []
         for row in rows:
             own = row if sparing else replace(row, seeds=None, trial={})
-            # Networks without orthogonalisation take a tenth of the time, so their rates are chosen on whole runs.
+            # Networks without orthogonalisation are ten times faster, so their trials are whole runs.
             length = select_epochs if is_orthogonalised(row) else epochs
             trial = {"epochs": length, "validation": HELD_OUT, "seed": seed, "watch": ()} if grid else None
             runs += plan_rows([own], config, range(seed, seed + seeds), trial=trial, rates=grid)
@@ -223,12 +223,12 @@ def make_plan(rows: Sequence[Row]) -> Callable[..., list[Training]]:
 
 
 def measure_watched(training: Training, setting: Setting, *, keep: Sequence[str] = ()) -> dict[str, Any]:
-    """Train a run of `make_plan`, or read what was trained; of what was watched, return ``keep``."""
+    """Train a run of `make_plan`, or read its result; ``keep`` names the watchers whose records to return."""
     return measure(training, setting, keep=keep, watchers=watch_network)
 
 
 def watch_network(config: Config, dataset: Dataset) -> dict[str, Watch]:
-    """The functions that record ``WATCHED``, at the steps and of the layers that the paper shows."""
+    """The watchers of a run, for the steps and layers that the paper shows."""
     from oni.recipes.training.watch import build_watchers
 
     return build_watchers(config, dataset, step=SPECTRUM_STEP, layers=SPECTRUM_LAYERS)
@@ -257,11 +257,11 @@ COLOURS = {
     "ONI, T = 9, G = 64": "#8ED1B8",
     "ONI, T = 9, G = 64, fixed scale": "#009E73",
 }
-"""Of the lines, by name; variants of a method that are not here are drawn in shades of one colour."""
+"""The colours of lines, by name. Other variants of a method are drawn in shades of one colour."""
 
 
 def style_rows(results: Results, rows: Sequence[Row], *, shades: bool = False) -> Styles:
-    """Colour and runs of each row that has runs, by its title; ``shades`` of one colour for a sweep."""
+    """Colour and runs of each row that has runs, by its title; with ``shades``, all in shades of one colour."""
     from oni.recipes.charts.curves import ramp
 
     colours = ramp(COLOURS["ONI"], len(rows)) if shades else [COLOURS[row.title] for row in rows]
@@ -296,7 +296,7 @@ def make_table(rows: Sequence[Row]) -> Callable[[Results], Comparison]:
 
 
 def spectra(runs: Results, layer: int) -> list[tuple[list[float], list[float]]]:
-    """At the start and after 200 steps (or at the end, if there are fewer), of every seed."""
+    """For each seed, the spectrum at the start and after 200 steps, or at the end if there are fewer."""
     pairs = []
     for run in runs:
         by_step = run.measured["spectrum"]
@@ -319,7 +319,7 @@ def judge_practice(rows: Sequence[Row], ours: Row) -> Callable[[Results], Judgem
 
 
 def describe_choices(rows: Sequence[Row], text: str) -> str:
-    """What the paper leaves open, with what is said of one figure at the end."""
+    """What the paper leaves open: the text that all figures share, and that of one figure."""
     depths = " or ".join(map(str, sorted({row.changes["network_options.depth"] for row in rows})))
     return SHARED.format(depths=depths) + text
 

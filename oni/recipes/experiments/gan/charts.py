@@ -16,10 +16,10 @@ from oni.recipes.experiments.runs import Row
 __all__ = ["COLOURS", "Places", "drawn", "end_chart", "pair_charts", "place_pairs", "training_chart", "way_chart"]
 
 Places = Mapping[int, Row] | Mapping[float, Row]
-"""Rows by where they stand on an axis."""
+"""Rows by their place on an axis."""
 COLOURS = {"SN": "#000000", "ONI": "#0072B2", "slip": "#CC79A7"}
 MOST_BANDS = 3
-"""Lines in a chart above which the ranges of seeds hide each other."""
+"""With more lines than this, the ranges over seeds are not drawn: they would hide each other."""
 
 
 def training_chart(title: str, results: Results, lines: Mapping[str, tuple[str, Row]], caption: str = "") -> Chart:
@@ -112,7 +112,7 @@ def place_pairs(pairs: Pairs) -> dict[str, tuple[str, Places]]:
 
 
 def pair_charts(results: Results, pairs: Pairs, columns: Sequence[Column]) -> list[Chart]:
-    """Numbers at the end, of which each has a chart, by pair."""
+    """A chart for each number at the end, by pair."""
     names = [name.replace(" ", "\n") for name in pairs]
     return [
         end_chart(f"At the end: {column.title}", "", column, results, place_pairs(pairs), names=names)

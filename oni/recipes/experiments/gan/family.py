@@ -84,7 +84,7 @@ def make_presets(**changes: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 PAPER_LENGTH = {"steps": 20_000}
-"""What a claim of the paper about images at the end of training needs: updates of the generator; it has 156,200."""
+"""Updates of the generator that a claim about final images needs; the paper has 156,200."""
 LONG = {"steps": 1000}
 """What a claim about the beginning of training needs."""
 SHORT = {"steps": 500}
@@ -97,17 +97,17 @@ NETWORKS = {"dcgan": "DCGAN", "resnet-gan": "ResNet GAN"}
 
 @dataclass(frozen=True)
 class Adam:
-    """How both networks are optimised."""
+    """The optimiser of both networks."""
 
     learning_rate: float
     beta1: float
     beta2: float
     n_dis: int
-    """Updates of the discriminator for each of the generator."""
+    """Updates of the discriminator per update of the generator."""
 
 
 ADAM = Adam(2e-4, 0.0, 0.9, 5)
-"""The paper's choice where it does not vary it."""
+"""The paper's usual choice."""
 PAPER_ADAMS = {
     "A": Adam(1e-4, 0.5, 0.9, 5),
     "B": Adam(1e-4, 0.5, 0.999, 1),
@@ -120,7 +120,7 @@ PAPER_ADAMS = {
 
 
 Pairs = Mapping[str, tuple[Row, Row]]
-"""SN and ONI, by what they have in common."""
+"""Pairs of SN and ONI, by what they have in common."""
 
 
 def spectral(**changes: Any) -> Row:
@@ -155,10 +155,10 @@ def make_row(
         method: its options.
         network: both networks.
         loss: of both.
-        adam: the letter of one of the paper's six; empty for the paper's usual one.
+        adam: the letter of one of the paper's six optimisers; empty for its usual one.
         first_layer: of the discriminator, if it is special.
         pooling: in the discriminator of a ResNet GAN.
-        seeds: at most so many in a sparing preset.
+        seeds: the largest number in a sparing preset.
     """
     optimiser = PAPER_ADAMS.get(adam, ADAM)
     words = [name, *([f"setting {adam}"] if adam else [])]
@@ -180,7 +180,7 @@ def make_row(
 
 
 def make_plan(rows: Sequence[Row]) -> Callable[..., list[Training]]:
-    """From a preset's sizes to the runs: every row with every seed, fewer of some in a sparing preset."""
+    """The plan of a figure: every row with every seed, in the sizes of a preset; sparing presets have fewer seeds."""
 
     def plan(
         seed: int,
@@ -220,8 +220,8 @@ def make_plan(rows: Sequence[Row]) -> Callable[..., list[Training]]:
             epochs=epochs,
             drops=(),
         )
-        # Adam changes every weight by about the learning rate, and an output by the sum over a filter's inputs: in
-        # narrower networks as much less.
+        # Adam changes every weight by about the learning rate, and an output by the sum over a filter's inputs. So the
+        # learning rate grows as the network gets narrower.
         factor = PRINTED_WIDTHS[network] / width
         group, every_seed = NETWORKS[network], range(seed, seed + seeds)
         return plan_rows(chosen, config, every_seed, group=group, rate_factor=factor, images=(images, real_images))
@@ -230,7 +230,7 @@ def make_plan(rows: Sequence[Row]) -> Callable[..., list[Training]]:
 
 
 def make_sweeps(rows: Sequence[Row]) -> dict[str, str]:
-    """What a figure varies, so that nobody overrides it."""
+    """The keys that a figure varies, each with the reason why it can't be overridden."""
     names = f"compares {', '.join(row.title for row in rows)}"
     several = len({row.rate for row in rows}) > 1
     optimisers = dict.fromkeys(("learning_rate", "momentum"), names) if several else {}
@@ -252,7 +252,7 @@ SHARED = (
 
 
 def describe_choices(network: str, full: str, text: str) -> str:
-    """What the paper leaves open, with what is said of one figure at the end."""
+    """What the paper leaves open: the text that all figures share, and that of one figure."""
     return SHARED.format(network=network, full=full) + text
 
 
@@ -260,12 +260,12 @@ def describe_choices(network: str, full: str, text: str) -> str:
 
 CURVES = ("d_loss", "g_loss", "real_score", "fake_score", "d_error", "pixel_deviation", "random_feature_distance")
 ON_THE_WAY = 1000
-"""Images by which generators that were kept before the end are measured, at most."""
+"""The largest number of images for measuring a generator from before the end of training."""
 PROVENANCE = ("samples", "real_samples", "mode", "extractor", "extractor_sha256", "preparation", "weights", "biased")
 
 
 def measure(training: Training, setting: Setting) -> dict[str, Any]:
-    """Train and measure, or read what was: the curves by epoch, the distances at the end."""
+    """Train and measure, or read the results: the curves by epoch, and the distances at the end."""
     result = train(training.config, setting)
     measured = {
         "run": result.folder.name,
@@ -278,7 +278,7 @@ def measure(training: Training, setting: Setting) -> dict[str, Any]:
 
 
 def measure_images(training: Training, setting: Setting, folder: Path) -> dict[str, Any]:
-    """The numbers by name, and for each kind of extractor (``by_inception``, ``by_classifier``) how they came about."""
+    """The numbers by name, and how each extractor measured them (``by_inception``, ``by_classifier``)."""
     from oni.recipes.generated.measure import NAMES, Sampling, measure_run, read_measured
     from oni.recipes.generated.progress import watch_images
     from oni.recipes.progress.reporters import make_reporter

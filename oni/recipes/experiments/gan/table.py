@@ -1,4 +1,4 @@
-"""The table of a GAN figure: the numbers of its generators over seeds, how they came about, and how they are judged."""
+"""The table of a GAN figure: the numbers of its generators over seeds, how they were measured, and their judgement."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ __all__ = [
 TRAINING_DISTANCE = "random_feature_distance"
 NOT_MEASURED = "not yet measured"
 COLLAPSED = 0.05
-"""Standard deviation of a pixel over generated images below which they are all the same; of real ones it is 0.5."""
+"""A generator has collapsed if the standard deviation of a pixel over its images is below this; CIFAR-10 has 0.5."""
 
 
 @dataclass(frozen=True)
 class Column:
-    """A number of the table."""
+    """A column of the table."""
 
     name: str
     title: str
@@ -63,7 +63,7 @@ REMEDIES = {"inception_score": "--inception FILE with class scores", "class_scor
 
 
 def at_the_end(runs: Results, name: str) -> list[float]:
-    """A number at the end, of every seed: infinite where a run diverged, and no number where it was not measured."""
+    """The final value of each seed: infinite if the run diverged; left out if it was not measured."""
     values = []
     for run in runs:
         value = run.measured.get(name)
@@ -87,8 +87,8 @@ def missing(results: Results, rows: Sequence[Row], name: str = "kid") -> str:
 def judge_closer(results: Results, pairs: Sequence[tuple[Row, Row]], shown: Mapping[str, Row]) -> Judgement:
     """Whether the first of every pair is surely closer to real images than the second, by KID over seeds.
 
-    The spread over seeds, much larger than the error of a single KID, is pooled over all that are shown, which all
-    rows of the pairs must be among.
+    The spread over seeds, which is much larger than the error of a single KID, is pooled over all rows in ``shown``.
+    These must include the rows of the pairs.
     """
     if reason := missing(results, [row for pair in pairs for row in pair]):
         return Verdict.NOT_TESTED, reason
@@ -170,7 +170,7 @@ def make_table(rows: Sequence[Row], measures: Sequence[Column]) -> Callable[[Res
 
 
 def summarise(values: Sequence[float], column: Column) -> str | Quantity:
-    """A cell of the table, over seeds."""
+    """Mean and spread over seeds, as a cell of the table."""
     if not values:
         return "-"
     if not all(map(math.isfinite, values)):
@@ -181,7 +181,7 @@ def summarise(values: Sequence[float], column: Column) -> str | Quantity:
 
 
 def describe_columns(results: Results, columns: Sequence[Column]) -> str:
-    """How the numbers in these columns of a table came about."""
+    """How the numbers in these columns were measured."""
     names = {column.name for column in columns}
     words = [f"At the end of training, means over seeds \u00b1 their standard deviation. {describe_protocol(results)}"]
     for kind, numbers in {
@@ -211,7 +211,7 @@ def describe_columns(results: Results, columns: Sequence[Column]) -> str:
 
 
 def describe_protocol(results: Results) -> str:
-    """What a run has that the paper's have not: updates, width, learning rate, precision."""
+    """How runs differ from the paper's: updates, width, learning rate, precision."""
     config = results[0].parameters.config
     printed, width = PRINTED_WIDTHS[config.network], config.network_options["width"]
     words = [f"{results[0].parameters.steps:,} of the paper's 156,200 updates"]

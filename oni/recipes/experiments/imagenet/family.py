@@ -1,7 +1,7 @@
-"""What the ImageNet tables and the figure share: configurations, rows of residual networks, reading, what runs take.
+"""What the ImageNet tables and the figure share: configurations, rows of residual networks, results, demands.
 
-The paper trains each candidate (a learning rate, a weight decay) to its end and reports the best. Where time is short,
-a run chooses between its candidates by short trials with images held out, and is trained once.
+The paper trains each candidate (a learning rate, a weight decay) to the end and reports the best. Shorter presets
+choose between the candidates by short trials on held-out images, and train once.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ __all__ = [
 ]
 
 AGAIN = "Also in short training on few classes: "
-"""How claims begin that are judged on less than all of ImageNet."""
+"""The first words of claims that are judged on a part of ImageNet."""
 PAPER_DATA, PAPER_EPOCHS = "imagenet", 100
 LONG = {"steps": 100_000}
 """What a claim about trained networks needs: a fifth of the paper's half a million steps."""
@@ -62,7 +62,7 @@ PRESETS: dict[str, dict[str, Any]] = {
     "full": {"data": "tiny-imagenet-20", "samples": 0, "epochs": 12, "seeds": 2, "batch_size": 64},
     "paper": {"data": "imagenet", "samples": 0, "epochs": 100, "seeds": 1, "each": True},
 }
-"""Of every table; each adds its networks and what is searched."""
+"""The presets of every table, which adds its networks and searches."""
 SWEEPS = {
     "network": "has networks of its own",
     "network_options.classes": "has as many as the data",
@@ -164,7 +164,7 @@ def drop_epochs(epochs: int, data: str = "imagenet") -> tuple[int, ...]:
 BATCH = 256
 RATE = 0.1
 STEPS = 2
-"""Of ONI in residual networks, as the text says."""
+"""The steps of ONI in residual networks, as in the text."""
 KINDS: dict[str, tuple[str, Changes]] = {
     "none": ("ResNet w/o BN", {"network_options.norm": "none"}),
     "bn": ("ResNet", {"network_options.norm": "batch"}),
@@ -172,7 +172,7 @@ KINDS: dict[str, tuple[str, Changes]] = {
 }
 """The three architectures, by the word on the command line: title and options."""
 DECAYS = ({"weight_decay": 1e-4}, {"weight_decay": 2e-4})
-"""Of which Table 5 reports the better."""
+"""Table 5 reports the better of these."""
 
 
 def make_cell(kind: str, method: str, **changes: Any) -> Row:
@@ -218,9 +218,9 @@ MORE_COLOURS = ("#666666", "#0072B2", "#E69F00", "#D55E00", "#CC79A7", "#009E73"
 
 
 def find_best(results: Results, row: Row, network: str | None = None) -> Results:
-    """The runs of a row, one of each seed; where the paper trains each candidate, those of the best one.
+    """The runs of a row, one for each seed; if every candidate was trained to the end, those of the best one.
 
-    The best has the lowest test error at the end, as in the paper: there are no other images to choose by.
+    The best has the lowest final test error, as in the paper, which holds out no other images.
     """
     runs = results.where(row=row.name) if network is None else results.where(row=row.name, group=network)
     groups: dict[str, list[int]] = {}
@@ -232,7 +232,7 @@ def find_best(results: Results, row: Row, network: str | None = None) -> Results
 
 
 def lowest_errors(runs: Results, part: str = "test") -> list[float]:
-    """The lowest error in percent of any epoch, of every seed."""
+    """The lowest error in percent over all epochs, for each seed."""
     return [
         min(error for error in percent(run.measured[f"{part}_error"], run.parameters.epochs) if error is not None)
         for run in runs
@@ -242,19 +242,19 @@ def lowest_errors(runs: Results, part: str = "test") -> list[float]:
 def best_errors(
     results: Results, rows: Sequence[Row], network: str | None = None, part: str = "test"
 ) -> dict[str, list[float]]:
-    """The errors at the end of each row, of all seeds; none of a row without runs."""
+    """The final errors of all seeds of the best candidate, by the title of the row."""
     return {row.title: errors_at(find_best(results, row, network), part) for row in rows}
 
 
 def count_classes(results: Results) -> int:
-    """How many classes there are to tell apart."""
+    """The number of classes."""
     from oni.recipes.data.datasets import DATASETS
 
     return DATASETS[results[0].parameters.data].classes
 
 
 def make_error_cells(runs: Results, printed: float | None, part: str = "test") -> list[str | Quantity]:
-    """What the paper prints, ours at its lowest, ours at the end."""
+    """The paper's error, our lowest, and our final one."""
     lowest, last = mean_and_deviation(lowest_errors(runs, part)), mean_and_deviation(errors_at(runs, part))
     return [Quantity(printed), lowest, last]
 
@@ -267,12 +267,12 @@ def describe_choice(runs: Results, row: Row) -> str:
 
 
 def name_row(row: Row) -> str:
-    """The title of a row, with a word if the paper lacks it."""
+    """The title of a row, with a note if it is not in the paper."""
     return f"{row.title} (not in the paper)" if row.ours else row.title
 
 
 def describe_differences(results: Results) -> str:
-    """How runs differ from what the paper says of them, as a sentence; empty if they do not."""
+    """How runs differ from the paper's, as a sentence; empty if they do not."""
     from oni.recipes.data.datasets import DATASETS
 
     if not results:
@@ -302,14 +302,14 @@ def style_rows(results: Results, rows: Mapping[str, Row], network: str | None = 
     return {name: (colour, runs) for name, (colour, runs) in styles.items() if runs}
 
 
-# What runs take.
+# What runs need.
 
 
 def make_demand(devices: Mapping[str, str]) -> Callable[[Sequence[Training], Setting], list[str]]:
-    """The function that says what the runs of a table take: trainings, images, memory of each device.
+    """A function that says what the runs of a table need: trainings, images, memory of each device.
 
     Args:
-        devices: by network, on what the paper trained it.
+        devices: what the paper trained each network on.
     """
 
     def demand(planned: Sequence[Training], setting: Setting) -> list[str]:
@@ -327,7 +327,7 @@ def make_demand(devices: Mapping[str, str]) -> Callable[[Sequence[Training], Set
 
 
 def count_images(runs: Sequence[Training]) -> str:
-    """How often runs are trained and how many images they see, in words."""
+    """The numbers of runs, trials and images, in words."""
     from oni.recipes.data.datasets import DATASETS
 
     trials = {config.hash: config for training in runs for config in training.trials()}.values()

@@ -1,4 +1,4 @@
-"""How much memory a run needs on each device, computed without training: on tensors that have shapes only."""
+"""How much memory a run needs on each device, computed on the meta device, without training."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ KEPT = {"oni": 5, "oni-ns": 5, "olm": 5, "olm-ns": 5, "wn": 1, "centred-wn": 1, 
 def estimate_memory(config: Config, shape: Sequence[int], *, devices: int = 1) -> int:
     """Bytes for weights, gradients, momentum and all that a training step keeps for its backward pass.
 
-    What the backward pass itself needs beside these, and what libraries reserve, is not in it.
+    It does not include what the backward pass itself needs, nor what libraries reserve.
 
     Args:
         config: of a classification.

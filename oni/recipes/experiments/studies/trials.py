@@ -1,4 +1,4 @@
-"""One network, one learning rate, one seed, and images held out to choose the rate by: what practice and demo train."""
+"""Trials of a network with several learning rates, and held-out images to choose by."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ TRIAL, LONGER = "learning rate", "longer"
 
 
 def make_rows(depth: int) -> dict[str, Row]:
-    """The networks of some depth, by name; ONI is always started in the same way here."""
+    """The networks of some depth, by name; ONI always starts from an orthogonal Z."""
     rows = {
         HE: mlp(depth, "he"),
         ORTHOGONAL: mlp(depth, "orth-init", {"gain": "relu"}),
@@ -98,7 +98,7 @@ def best_trials(results: Results, name: str, depth: int) -> Results:
 
 
 def rates_that_train(trials: Results) -> list[float]:
-    """Those with which every seed ends with less than half of the training images wrong."""
+    """The rates at which every seed ends with a training error below one half."""
     return [rate for rate in rates_of(trials) if max(errors_at(trials.where(learning_rate=rate), "train")) < TRAINS]
 
 
@@ -113,7 +113,7 @@ def make_curve(name: str, runs: Results, unit: float = 1.0) -> Series:
 
 
 def make_line(name: str, x: Sequence[float], columns: Sequence[Sequence[float]]) -> Series:
-    """A line through the means of columns of seeds, with a band from the least to the most."""
+    """A line through the means over seeds, with a band from the smallest to the largest."""
     from oni.recipes.charts.chart import Series
 
     means = [sum(column) / len(column) for column in columns]
