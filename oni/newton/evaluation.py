@@ -29,6 +29,8 @@ class Spec(NamedTuple):
     plan: list[Stage]
     bound: str | None
     center: bool
+    largest: float = torch.finfo(torch.float32).max
+    """That the dtype of the gradient can hold, which may be narrower than the one that is worked in."""
 
 
 class Evaluation(NamedTuple):
@@ -73,7 +75,7 @@ def pullback(G: Tensor, of: Evaluation, spec: Spec) -> Tensor:
     N = slope_of_log_bound(at, spec.bound)
     # A proxy so small that its gradient would overflow gets it shortened: its direction, without infinity and NaN.
     # 2^16 is room for slopes, sums, and the size of G itself.
-    largest = torch.finfo(A.dtype).max / 65536 / at.root.clamp_min(1)
+    largest = spec.largest / 65536 / at.root.clamp_min(1)
     factor = scale * at.root
     # Not torch.minimum, whose forward derivative adds and subtracts that of the larger one.
     factor = torch.where(factor > largest, largest, factor)

@@ -65,8 +65,8 @@ def orthogonalize(
     Returns:
         W, of Z's shape and dtype. ``W(c Z) = W(Z)`` for every c > 0 that keeps Z in its dtype's range. A zero matrix,
         or constant rows once centred, give zero with zero gradient; NaN or infinity in a matrix gives NaN in all of it.
-        The gradient grows as 1 / c; where it would leave the range of its dtype (Z below 1e-33 in float32) it is cut
-        to a finite length and keeps its direction.
+        The gradient grows as 1 / c; where it would leave the range of its dtype (Z below 1e-33 in float32 and bfloat16)
+        it is cut to a finite length and keeps its direction. In float16, whose range ends at 65504, it overflows.
 
     Differentiable twice and more, in forward mode, under ``torch.func`` and ``torch.compile``. ``backward()``
     recomputes nothing; ``create_graph=True`` recomputes the forward pass.

@@ -35,8 +35,10 @@ def planned(
     schedule: str, steps: int, dtype: torch.dtype, device_type: str, bound: str, center: bool
 ) -> tuple[torch.dtype, list[Spec]]:
     """The working precision, and the stages in the fewest parts whose slope it can bear."""
+    # Half precision overflows to infinity as any gradient does in it: scalers of the loss wait for that.
+    largest = torch.finfo(torch.float64 if dtype == torch.float64 else torch.float32).max
     dtype, parts = divided(schedule, steps, dtype, device_type)
-    return dtype, [Spec(stages, None if index else bound, center) for index, stages in enumerate(parts)]
+    return dtype, [Spec(stages, None if index else bound, center, largest) for index, stages in enumerate(parts)]
 
 
 planned_before = cache(planned)
