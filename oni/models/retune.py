@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from torch import nn
 
 from oni.models.proxied import check_model
-from oni.models.select import check_whole, find_proxied_weights
+from oni.models.select import Weight, check_whole, find_proxied_weights
 from oni.newton.target import Choice
 from oni.nn.options import Options
 from oni.nn.parametrization import Orthogonal
 
-__all__ = ["Retuned", "retune"]
+__all__ = ["Retuned", "has_targets", "retune"]
 
 
 @dataclass(frozen=True)
@@ -50,11 +51,9 @@ def retune(model: nn.Module) -> list[Retuned]:
     """
     check_model(model)
     new: dict[int, tuple[str, Orthogonal, Options]] = {}
-    for weight, parametrization in find_proxied_weights(model):
+    for weight, parametrization in find_targets(model):
         # Several modules may share one.
-        if not isinstance(parametrization, Orthogonal) or id(parametrization) in new:
-            continue
-        if parametrization.options.target is None:
+        if id(parametrization) in new:
             continue
         Z = weight.module.parametrizations[weight.name].original  # type: ignore[union-attr, index]
         check_whole(weight, Z)
@@ -73,3 +72,15 @@ def retune(model: nn.Module) -> list[Retuned]:
             parametrization.set_options(options)
             changes.append(Retuned(title, options.target.sigma_min, before.choice, options.choice))
     return changes
+
+
+def has_targets(model: nn.Module) -> bool:
+    """Whether a weight of the model has a ``sigma_min``."""
+    return next(find_targets(model), None) is not None
+
+
+def find_targets(model: nn.Module) -> Iterator[tuple[Weight, Orthogonal]]:
+    """Every weight with a ``sigma_min``, and what computes it."""
+    for weight, parametrization in find_proxied_weights(model):
+        if isinstance(parametrization, Orthogonal) and parametrization.options.target is not None:
+            yield weight, parametrization

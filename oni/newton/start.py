@@ -12,10 +12,8 @@ from oni.torch_internals import has_values
 __all__ = ["find_starts", "work_dtype"]
 
 
-EQUAL = 1.1
-"""Singular values that differ by less come of an orthogonal start alone."""
 TRAINED = 2.0
-"""Their ratio after some training from there, as measured (docs/how-orthogonal.md)."""
+"""The condition number after some training from an orthogonal start, as measured (docs/how-orthogonal.md)."""
 
 
 def find_starts(Z: Tensor, *, center: bool, groups: int, in_training: bool = False) -> dict[str, tuple[float, float]]:
@@ -24,8 +22,9 @@ def find_starts(Z: Tensor, *, center: bool, groups: int, in_training: bool = Fal
     Args:
         Z: the matrices.
         center, groups: as in :func:`oni.orthogonalize`.
-        in_training: whether orthogonal matrices count as what training makes of them, too. Otherwise they start at 1
-            under the trace bound, where no step is needed, until an optimizer has taken its first.
+        in_training: whether matrices of a lower condition number count as those of condition 2, too, to which training
+            takes them. Otherwise orthogonal ones start at 1 under the trace bound, where no step is needed, until an
+            optimizer has taken its first.
 
     Raises:
         ValueError: if one of them is zero, and so would stay.
@@ -52,7 +51,7 @@ def find_starts(Z: Tensor, *, center: bool, groups: int, in_training: bool = Fal
     starts = {}
     if in_training:
         spread = torch.linspace(1.0, 1 / TRAINED, sigma.shape[-1], dtype=sigma.dtype, device=sigma.device)
-        sigma = torch.cat([sigma, torch.where(sigma[:, -1:] > 1 / EQUAL, spread, sigma)])
+        sigma = torch.cat([sigma, torch.where(sigma[:, -1:] > 1 / TRAINED, spread, sigma)])
     for bound in BOUNDS:
         f = bound_spectrum(sigma, bound)
         # The trace bound is enlarged for rounding, by less where the schedule needs float64.

@@ -128,8 +128,8 @@ def first_reaching(ranges: Iterator[tuple[float, float]], sigma_min: float) -> i
 def choose(matrices: Tensor, target: Target, *, center: bool | str = "auto", groups: int = 1) -> Choice:
     """The cheapest way, by counted products, that certifies a target for ``matrices (..., n, d)`` as they are.
 
-    Orthogonal ones count as those of condition 2 as well, to which training soon takes them: what is chosen would not
-    outlast its first step otherwise.
+    Those of a condition number below 2 count as those of condition 2 as well, to which training takes orthogonal ones:
+    what is chosen would not outlast its first steps otherwise.
 
     Raises:
         ValueError: if no number of steps can, with the reason.

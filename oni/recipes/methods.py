@@ -233,11 +233,10 @@ def apply_oni(
     weights = choose_layers(model, only, skip)
     if sigma_min is not None:
         # Steps, bound and schedule follow from it and from the start.
-        chosen = {name: value for name, value in options.items() if name not in ("steps", "bound", "schedule")}
-        polar = "orthogonal" if start == "orthogonal" else None
-        convert(model, only=only, skip=skip, sigma_min=sigma_min, start=polar, **chosen)
-        return
-    convert(model, only=only, skip=skip, **options)
+        options = {name: value for name, value in options.items() if name not in ("steps", "bound", "schedule")}
+        options["sigma_min"] = sigma_min
+        start = "polar" if start == "orthogonal" else start
+    convert(model, only=only, skip=skip, start="orthogonal" if start == "polar" else None, **options)
     if start == "orthogonal":
         make_orthogonal(weights)  # they have become the proxies
 
@@ -275,8 +274,9 @@ NEWTON = {
     "start": "given",
     "sigma_min": None,  # a number: steps, bound and schedule are chosen for it
 }
-STARTS = ("given", "orthogonal")
-"""As the network is built, or an orthogonal matrix, as the authors' code for convolutions has the proxy."""
+STARTS = ("given", "orthogonal", "polar")
+"""As the network is built, a random orthogonal matrix, as the authors' code for convolutions has the proxy, or the polar
+factor of the weight as it is built: ``start="orthogonal"`` of :func:`oni.convert`, and with ``sigma_min`` that one."""
 # OLM's own code has no learnable scale, and the paper says only that it scales the start.
 EIGEN = {"group_size": 64, "center": True, "gradient": "stable", "learn_scale": False}
 

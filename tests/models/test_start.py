@@ -259,3 +259,16 @@ def test_a_deep_relu_network_keeps_its_signal():
     # average; with 96 units in a row of 19 that varies by a factor of about 2.
     assert all(0.25 <= norm <= 2 for norm in norms(sigma_min=0.9, start="orthogonal", center=False))
     assert all(norm < 0.1 for norm in norms(steps=5))
+
+
+@pytest.mark.parametrize("condition", [1.0, 1.08, 1.12, 1.5])
+def test_what_is_chosen_outlasts_an_epoch(condition):
+    """Between two calls of retune training moves singular values: up to condition 2 the target holds all the same."""
+    U, _, Rh = torch.linalg.svd(torch.randn(48, 48))
+    layer = nn.Linear(48, 48)
+    with torch.no_grad():
+        layer.weight.copy_((U * torch.linspace(1, 1 / condition, 48)) @ Rh)
+    oni.orthogonal(layer, sigma_min=0.9)
+    with torch.no_grad():
+        proxy_of(layer).copy_((U * torch.linspace(1, 1 / 2, 48)) @ Rh)
+    assert oni.summary(layer).rows[0].sigma[0] >= 0.9

@@ -61,8 +61,12 @@ def test_every_weight_gets_what_it_needs(mixed, sigma_min, options):
 def test_nothing_plain_is_cheaper(shape, sigma_min):
     torch.manual_seed(0)
     layer = oni.nn.Linear(shape[1], shape[0], sigma_min=sigma_min)
-    (row,) = oni.summary(layer).rows
     Z = layer.parametrizations.weight.original
+    with torch.no_grad():
+        # Weights of a condition number below 2 count as those of 2, and get more than they need now.
+        Z[0] *= 3
+    oni.retune(layer)
+    (row,) = oni.summary(layer).rows
 
     def price(steps, **options):
         return sum(count_products(steps, **options).multiply_adds(*shape))
@@ -274,10 +278,10 @@ def test_training_with_retune_once_an_epoch_keeps_the_target():
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(24, 24), nn.Tanh(), nn.Linear(24, 16), nn.Tanh(), nn.Linear(16, 2))
     for layer in (model[0], model[2]):
-        # Singular values within 1.15 of each other need few steps; training spreads them. (Equal ones would get more.)
+        # Singular values within 2.1 of each other need few steps; training spreads them, most where they are small.
         nn.init.orthogonal_(layer.weight)
         with torch.no_grad():
-            layer.weight.mul_(torch.linspace(1, 1.15, len(layer.weight))[:, None])
+            layer.weight.mul_(0.3 * torch.linspace(1, 2.1, len(layer.weight))[:, None])
     oni.convert(model, skip="4", sigma_min=0.95)
     without = copy.deepcopy(model)
     x = torch.randn(128, 24)
@@ -303,5 +307,5 @@ def test_training_with_retune_once_an_epoch_keeps_the_target():
     assert changes
     assert losses[-1] < 0.8 * losses[0]
     _, lowest, _ = train(without, retune=False)
-    # Six seeds gave 0.13 to 0.38.
+    # Four seeds gave 0.46 to 0.73.
     assert min(lowest) < 0.8

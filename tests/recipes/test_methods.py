@@ -282,7 +282,7 @@ def test_a_proxy_that_starts_orthogonal():
 def test_an_unknown_start_changes_nothing():
     net = nn.Linear(6, 4)
     before = net.weight.detach().clone()
-    with pytest.raises(ValueError, match="start must be one of given, orthogonal, got 'random'"):
+    with pytest.raises(ValueError, match="start must be one of given, orthogonal, polar, got 'random'"):
         apply("oni", net, start="random")
     assert type(net) is nn.Linear
     assert torch.equal(net.weight, before)

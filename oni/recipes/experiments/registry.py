@@ -15,6 +15,7 @@ MODULES = {
     "demo": "fashion_mnist.demo",
     "practice": "studies.practice",
     "certified": "studies.certified",
+    "conditioning": "studies.conditioning",
     "fig1": "synthetic.fig1",
     "fig2": "synthetic.fig2",
     "fig3": "synthetic.fig3",
@@ -49,10 +50,10 @@ MODULES = {
     "tableA2": "synthetic.tableA2",
 }
 """By id, our own first and then in the paper's order: the file below this folder."""
-OWN = ("demo", "practice", "certified")
+OWN = ("demo", "practice", "certified", "conditioning")
 """Our own."""
 PAPER = tuple(id for id in MODULES if id not in OWN)
-MEASURED = ("practice", "certified", *PAPER)
+MEASURED = ("practice", "certified", "conditioning", *PAPER)
 """Those with committed results."""
 
 

@@ -105,6 +105,8 @@ class Loop:
         """Make the remaining steps of this epoch; return whether all checked numbers were finite."""
         epoch = len(self.rows)
         first = self.step - epoch * self.task.steps_per_epoch
+        if first == 0:
+            self.task.retune_weights()
         self.task.start_epoch(epoch, first)
         for done in range(first + 1, self.task.steps_per_epoch + 1):
             self.task.train_step()

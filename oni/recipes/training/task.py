@@ -18,6 +18,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.optim import Optimizer
 
 from oni.models.proxied import find_orthogonal
+from oni.models.retune import has_targets, retune
 from oni.models.share import share
 from oni.recipes.data.images import Dataset
 from oni.recipes.run_files.config import Config
@@ -66,6 +67,12 @@ class Task(ABC):
         for model in self.models.values():
             if next(find_orthogonal(model), None) is not None:
                 share(model)
+
+    def retune_weights(self) -> None:
+        """Choose steps again for weights with a target, as training moves their singular values; on all processes."""
+        for model in self.models.values():
+            if has_targets(model):
+                retune(model)
 
     @property
     @abstractmethod

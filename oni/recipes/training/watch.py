@@ -23,6 +23,7 @@ from oni.recipes.data.batches import Part
 from oni.recipes.data.images import Dataset
 from oni.recipes.methods import plain
 from oni.recipes.run_files.config import Config
+from oni.recipes.training.conditioning import CONDITIONING, watch_conditioning
 from oni.recipes.training.loop import Watch
 from oni.recipes.training.parts import split
 
@@ -30,7 +31,7 @@ __all__ = ["CERTIFIED", "WATCHERS", "Watcher", "build_watchers"]
 
 CERTIFIED = "certified"
 """At the end: the share of the held-out images, or else of the test images, with a certificate, over the radius."""
-WATCHERS = ("signal", "spectrum", CERTIFIED)
+WATCHERS = ("signal", "spectrum", CERTIFIED, CONDITIONING)
 RADII = sorted([*(step / 20 for step in range(41)), 36 / 255, 72 / 255, 108 / 255])
 """In units of pixels that go from 0 to 1: 0 to 2, and those that are usual for CIFAR-10."""
 
@@ -51,7 +52,7 @@ def build_watchers(
 ) -> dict[str, Watch]:
     """The functions that a configuration names.
 
-    ``signal`` is recorded at the start and at the end, ``certified`` at the end.
+    ``signal`` is recorded at the start and at the end, ``certified`` at the end, ``conditioning`` after every epoch.
 
     Args:
         config, dataset: of the run.
@@ -61,7 +62,8 @@ def build_watchers(
     dtype = torch.float64 if config.precision == "64-true" else torch.float32
     parts = split(dataset, replace(config, watch=()), torch.device("cpu"), dtype)
     train = parts.train
-    last = config.epochs * (len(train) // config.batch_size)
+    per_epoch = len(train) // config.batch_size
+    last = config.epochs * per_epoch
     batch = train.batch(torch.arange(config.batch_size))
 
     def watch_signal(model: nn.Module) -> Any:
@@ -85,6 +87,7 @@ def build_watchers(
         "signal": Watcher(watch_signal, frozenset({0, last})),
         "spectrum": Watcher(watch_spectrum, frozenset({0, min(step or 0, last), last})),
         CERTIFIED: Watcher(partial(certify, part=parts.validation or parts.test), frozenset({last})),
+        CONDITIONING: Watcher(watch_conditioning, frozenset(range(0, last + 1, max(1, per_epoch)))),
     }
     return {name: watchers[name] for name in config.watch}
 
