@@ -188,7 +188,7 @@ def apply_weight_norm(model: nn.Module, only: Selector, skip: Selector, *, scale
 def apply_spectral_norm(
     model: nn.Module, only: Selector, skip: Selector, *, n_power_iterations: int, start: str
 ) -> None:
-    check_start(start)
+    check_start(start, STARTS)
     weights = check_untied(choose_layers(model, only, skip))
     if start == "orthogonal":
         make_orthogonal(weights)
@@ -229,21 +229,21 @@ def attach_all(
 def apply_oni(
     model: nn.Module, only: Selector, skip: Selector, *, start: str, sigma_min: float | None, **options: Any
 ) -> None:
-    check_start(start)
+    check_start(start, (*STARTS, POLAR))
     weights = choose_layers(model, only, skip)
     if sigma_min is not None:
         # Steps, bound and schedule follow from it and from the start.
         options = {name: value for name, value in options.items() if name not in ("steps", "bound", "schedule")}
         options["sigma_min"] = sigma_min
-        start = "polar" if start == "orthogonal" else start
-    convert(model, only=only, skip=skip, start="orthogonal" if start == "polar" else None, **options)
+        start = POLAR if start == "orthogonal" else start
+    convert(model, only=only, skip=skip, start="orthogonal" if start == POLAR else None, **options)
     if start == "orthogonal":
         make_orthogonal(weights)  # they have become the proxies
 
 
-def check_start(start: str) -> None:
-    if start not in STARTS:
-        raise ValueError(f"start must be one of {', '.join(STARTS)}, got {start!r}")
+def check_start(start: str, starts: tuple[str, ...]) -> None:
+    if start not in starts:
+        raise ValueError(f"start must be one of {', '.join(starts)}, got {start!r}")
 
 
 def apply_map(make: MakeMap, model: nn.Module, only: Selector, skip: Selector) -> None:
@@ -274,9 +274,10 @@ NEWTON = {
     "start": "given",
     "sigma_min": None,  # a number: steps, bound and schedule are chosen for it
 }
-STARTS = ("given", "orthogonal", "polar")
-"""As the network is built, a random orthogonal matrix, as the authors' code for convolutions has the proxy, or the polar
-factor of the weight as it is built: ``start="orthogonal"`` of :func:`oni.convert`, and with ``sigma_min`` that one."""
+STARTS = ("given", "orthogonal")
+"""As the network is built, or an orthogonal matrix, as the authors' code for convolutions has the proxy."""
+POLAR = "polar"
+"""The polar factor of the weight as it is built: what ``start="orthogonal"`` of :func:`oni.convert` makes."""
 # OLM's own code has no learnable scale, and the paper says only that it scales the start.
 EIGEN = {"group_size": 64, "center": True, "gradient": "stable", "learn_scale": False}
 
