@@ -128,11 +128,20 @@ def check_input(Z: Tensor) -> None:
 
 def disable_autocast(device_type: str) -> AbstractContextManager[object]:
     """Switch autocast off inside, if it is on or, for a backward that torch.compile traces, might be."""
-    if not torch.amp.is_autocast_available(device_type):
+    if not knows_autocast(device_type):
         return contextlib.nullcontext()
     if torch.is_autocast_enabled(device_type) or torch.compiler.is_compiling():
         return torch.autocast(device_type, enabled=False)
     return contextlib.nullcontext()
+
+
+def knows_autocast(device_type: str) -> bool:
+    """Whether a kind of device has autocast at all; the meta device has not."""
+    return torch.amp.is_autocast_available(device_type)
+
+
+# torch.compile can't trace this question before torch 2.13. What this does is explained in precision.py.
+knows_autocast._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
 class _Orthogonalize(torch.autograd.Function):

@@ -7,10 +7,10 @@ from torch import nn
 import oni
 from oni.recipes.experiments.experiment import Results, Run
 from oni.recipes.experiments.studies.conditioning import EXPERIMENT, FIVE, GIVEN, NETWORKS, TARGET, WITH_GIVEN
+from oni.recipes.run_files.config import Config
 from oni.recipes.training import run as training_run
 from oni.recipes.training import task
 from oni.recipes.training.conditioning import watch_conditioning
-from oni.recipes.training.config import Config
 
 
 def test_rows_differ_in_one_thing():
