@@ -92,7 +92,7 @@ def check_command(words, program):
     if words[0] == "torchrun":
         words = words[words.index("-m") + 1 :]
     tool, *arguments = words
-    if tool == "oni":
+    if tool in ("oni", ".venv/bin/oni"):
         command = program.commands[arguments[0]]
         command.make_context(f"oni {arguments[0]}", [*arguments[1:]])
     elif tool == "make":

@@ -76,10 +76,10 @@ def test_a_method_and_a_change_of_its_file(folder, capsys):
 def test_an_experiment(folder, capsys):
     assert main(command("my_study")) == 0
     assert "held" in capsys.readouterr().out
-    record = json.loads((folder / "results" / "my_study-EXPERIMENT" / "results.json").read_text())
+    record = json.loads((folder / "oni-results" / "my_study-EXPERIMENT" / "results.json").read_text())
     assert record["command"] == "oni reproduce my_study:EXPERIMENT --preset laptop"
     assert [claim["verdict"] for claim in record["claims"]] == ["held"]
-    assert (folder / "results" / "my_study-EXPERIMENT" / "my_study-EXPERIMENT.png").is_file()
+    assert (folder / "oni-results" / "my_study-EXPERIMENT" / "my_study-EXPERIMENT.png").is_file()
 
 
 @pytest.mark.parametrize(
