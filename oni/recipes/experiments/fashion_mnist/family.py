@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from oni.recipes.experiments.errors import (
@@ -16,8 +17,8 @@ from oni.recipes.experiments.errors import (
     row_errors,
     summarise_cost,
 )
-from oni.recipes.experiments.experiment import Comparison, Quantity, Results
-from oni.recipes.experiments.runs import Row, Training, measure, plan_rows
+from oni.recipes.experiments.experiment import Comparison, Experiment, Quantity, Results
+from oni.recipes.experiments.runs import Row, Training, describe_sweeps, measure, plan_rows
 from oni.recipes.experiments.search import HELD_OUT
 from oni.recipes.experiments.verdicts import Judgement, judge_lower
 
@@ -47,6 +48,7 @@ __all__ = [
     "is_orthogonalised",
     "judge_practice",
     "make_config",
+    "make_figure",
     "make_plan",
     "make_table",
     "measure_watched",
@@ -313,6 +315,31 @@ def judge_practice(rows: Sequence[Row], ours: Row) -> Callable[[Results], Judgem
         return judge_lower(own, others, images=count_test_images(results))
 
     return judge
+
+
+def make_figure(
+    rows: Sequence[Row], *, text: str, presets: Mapping[str, Any] = PRESETS, keep: Sequence[str] = (), **fields: Any
+) -> Experiment:
+    """A figure of these rows.
+
+    Args:
+        rows: its networks.
+        text: what was chosen for this figure where the paper leaves something open.
+        presets: if they are its own.
+        keep: the watchers whose records it needs.
+        fields: of the experiment, which only this figure knows.
+    """
+    return Experiment(
+        choices=describe_choices(rows, text),
+        presets=presets,
+        plan=make_plan(rows),
+        measure=partial(measure_watched, keep=keep),
+        paper={"printed numbers": None},
+        table=make_table(rows),
+        trains=True,
+        sweeps=describe_sweeps(rows),
+        **fields,
+    )
 
 
 # Texts.

@@ -3,29 +3,23 @@
 from __future__ import annotations
 
 import statistics
-from functools import partial
 from typing import TYPE_CHECKING
 
 from oni.recipes.experiments.errors import errors_at, find_runs, row_errors
-from oni.recipes.experiments.experiment import Claim, Experiment, Results
+from oni.recipes.experiments.experiment import Claim, Results
 from oni.recipes.experiments.fashion_mnist.family import (
     ISOMETRIC,
     LONG,
     NOTABLE,
-    PRESETS,
     PRINTED,
     SPECTRUM_STEP,
     START,
-    describe_choices,
     judge_practice,
-    make_plan,
-    make_table,
-    measure_watched,
+    make_figure,
     mlp,
     spectra,
     style_rows,
 )
-from oni.recipes.experiments.runs import describe_sweeps
 from oni.recipes.experiments.texts import format_range
 from oni.recipes.experiments.verdicts import Judgement, Kind, is_below_limit, judge_equal, judge_lower, mirror
 
@@ -134,27 +128,19 @@ def charts(results: Results) -> list[Chart]:
     ]
 
 
-EXPERIMENT = Experiment(
+EXPERIMENT = make_figure(
+    ROWS,
     id="fig5",
     title="Maintaining orthogonality: plain, OrthInit and ONI in a 10-layer MLP",
     shows="Orthogonal initialisation makes the first phase of training faster than plain; then its benefit is lost, as "
     "updates leave the orthogonal matrices; ONI keeps it, and ends with the lowest training error.",
-    choices=describe_choices(
-        ROWS,
-        "Plain starts from weights N(0, 1/d), LeCun's; with torch's default, uniform of a third of that variance, it "
-        f"is also shown. OrthInit has gain 1. {START} The other two combinations have one seed. The spectra are of W "
-        "without its scale, of the first seed. Below them is what a practitioner would choose and the paper does not "
-        "compare with.",
-    ),
-    presets=PRESETS,
-    plan=make_plan(ROWS),
-    measure=partial(measure_watched, keep=["spectrum"]),
-    paper={"printed numbers": None},
+    text="Plain starts from weights N(0, 1/d), LeCun's; with torch's default, uniform of a third of that variance, it "
+    f"is also shown. OrthInit has gain 1. {START} The other two combinations have one seed. The spectra are of W "
+    "without its scale, of the first seed. Below them is what a practitioner would choose and the paper does not "
+    "compare with.",
+    keep=["spectrum"],
     claims=CLAIMS,
-    table=make_table(ROWS),
     charts=charts,
-    trains=True,
-    sweeps=describe_sweeps(ROWS),
     findings="In each seed OrthInit is ahead of plain in the first epoch, by less than seeds differ, and no longer in "
     "the second. Under OrthInit the largest singular values grow past 1; ONI's never do. How far a spectrum moves is "
     "no claim of the paper: as printed, at ten times OrthInit's learning rate, ONI's moves more, because five steps "

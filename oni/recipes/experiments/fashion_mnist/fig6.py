@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from oni.recipes.experiments.errors import count_test_images, errors_at, find_runs, row_errors
-from oni.recipes.experiments.experiment import Claim, Experiment, Results
+from oni.recipes.experiments.experiment import Claim, Results
 from oni.recipes.experiments.fashion_mnist.family import (
     CONVERGED,
     ISOMETRIC,
@@ -15,15 +15,12 @@ from oni.recipes.experiments.fashion_mnist.family import (
     PRESETS,
     PRINTED,
     START,
-    describe_choices,
     judge_practice,
-    make_plan,
-    make_table,
-    measure_watched,
+    make_figure,
     mlp,
     style_rows,
 )
-from oni.recipes.experiments.runs import Row, describe_sweeps
+from oni.recipes.experiments.runs import Row
 from oni.recipes.experiments.verdicts import (
     Judgement,
     Kind,
@@ -209,29 +206,21 @@ def charts(results: Results) -> list[Chart]:
     return drawn
 
 
-EXPERIMENT = Experiment(
+EXPERIMENT = make_figure(
+    ROWS,
     id="fig6",
     title="Effects of scaling by sqrt 2: OLM and ONI in 6 and 20 layers",
     shows="Scaling has no significant effect on 6 layers. Of 20 layers, neither OLM nor ONI converges without it, and "
     "both do with it. ONI performs nearly as OLM does, which orthogonalises exactly.",
-    choices=describe_choices(
-        ROWS,
-        "OLM by eigendecomposition in groups of 64 rows, centred, as in its own code; its scale is fixed. ONI of whole "
-        "layers with a learnable scale and 5 steps differs from it in three things, so that the two are also compared "
-        "in the same groups and with the same scale, with 5 and with 9 steps; and ONI of whole layers from the "
-        f"released code's start. Converged is here: less than {CONVERGED:g} % of the training samples wrong at the "
-        f"end. {START} With 6 layers, and without scaling, that has one seed. Below them is what a practitioner would "
-        "choose and the paper does not compare with.",
-    ),
+    text="OLM by eigendecomposition in groups of 64 rows, centred, as in its own code; its scale is fixed. ONI of "
+    "whole layers with a learnable scale and 5 steps differs from it in three things, so that the two are also "
+    "compared in the same groups and with the same scale, with 5 and with 9 steps; and ONI of whole layers from the "
+    f"released code's start. Converged is here: less than {CONVERGED:g} % of the training samples wrong at the "
+    f"end. {START} With 6 layers, and without scaling, that has one seed. Below them is what a practitioner would "
+    "choose and the paper does not compare with.",
     presets=SIZES,
-    plan=make_plan(ROWS),
-    measure=measure_watched,
-    paper={"printed numbers": None},
     claims=CLAIMS,
-    table=make_table(ROWS),
     charts=charts,
-    trains=True,
-    sweeps=describe_sweeps(ROWS),
     findings="With 6 layers, rows without the scale begin more slowly, and after 10 epochs are still behind in "
     "training error; test errors are the same. With 20 layers, ONI as printed leaves the plateau late, at the largest "
     "learning rate alone, and goes on unsteadily: five steps from a random Z leave W far from orthogonal, and centring "

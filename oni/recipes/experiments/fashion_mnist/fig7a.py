@@ -5,21 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oni.recipes.experiments.errors import count_test_images, errors_at, find_runs
-from oni.recipes.experiments.experiment import Claim, Experiment, Results
+from oni.recipes.experiments.experiment import Claim, Results
 from oni.recipes.experiments.fashion_mnist.family import (
     COLOURS,
     LONG,
     NOTABLE,
-    PRESETS,
     PRINTED,
-    describe_choices,
-    make_plan,
-    make_table,
-    measure_watched,
+    make_figure,
     mlp,
     style_rows,
 )
-from oni.recipes.experiments.runs import describe_sweeps
 from oni.recipes.experiments.verdicts import (
     Judgement,
     Kind,
@@ -86,25 +81,16 @@ def charts(results: Results) -> list[Chart]:
     ]
 
 
-EXPERIMENT = Experiment(
+EXPERIMENT = make_figure(
+    ROWS,
     id="fig7a",
     title="Effects of the number of steps: ONI in a 6-layer MLP",
     shows="Too few steps make it worse; 5 usually works best without residual connections. For this simple data set "
     "larger numbers are nearly equal.",
-    choices=describe_choices(
-        ROWS,
-        "The paper does not say which numbers of steps it draws; here 1 to 7, as in its Figure A6. The learning rate "
-        "is chosen for each.",
-    ),
-    presets=PRESETS,
-    plan=make_plan(ROWS),
-    measure=measure_watched,
-    paper={"printed numbers": None},
+    text="The paper does not say which numbers of steps it draws; here 1 to 7, as in its Figure A6. The learning rate "
+    "is chosen for each.",
     claims=CLAIMS,
-    table=make_table(ROWS),
     charts=charts,
-    trains=True,
-    sweeps=describe_sweeps(ROWS),
     findings="With one step the singular values, and with them the signal, are so small that one seed "
     "is still far behind at the end.",
 )

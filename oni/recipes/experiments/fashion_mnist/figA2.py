@@ -4,23 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import partial
 from typing import TYPE_CHECKING
 
 from oni.recipes.experiments.errors import find_runs
-from oni.recipes.experiments.experiment import Claim, Experiment, Results
+from oni.recipes.experiments.experiment import Claim, Results
 from oni.recipes.experiments.fashion_mnist.family import (
     LONG,
-    PRESETS,
     START,
-    describe_choices,
-    make_plan,
-    make_table,
-    measure_watched,
+    make_figure,
     style_rows,
 )
 from oni.recipes.experiments.fashion_mnist.fig6 import ISOMETRIC_20, SCALED
-from oni.recipes.experiments.runs import Row, describe_sweeps
+from oni.recipes.experiments.runs import Row
 from oni.recipes.experiments.verdicts import Judgement, Kind, Verdict, all_hold, is_below_limit, mirror
 
 if TYPE_CHECKING:
@@ -117,24 +112,16 @@ def charts(results: Results) -> list[Chart]:
     ]
 
 
-EXPERIMENT = Experiment(
+EXPERIMENT = make_figure(
+    ROWS,
     id="figA2",
     title="Activations and gradients, layer by layer, in a 20-layer MLP",
     shows="Without scaling, activations and gradients vanish exponentially with depth, when training begins and at its "
     "end. With it the gradient does not vanish.",
-    choices=describe_choices(
-        ROWS,
-        "Mean absolute values over the first 256 training samples, as the figure's text has it (its formulas leave out "
-        "the division). They vanish, here, if the last layer's is less than a thousandth of the first hidden layer's "
-        f"(the activations) or the other way round (the gradients). {START}",
-    ),
-    presets=PRESETS,
-    plan=make_plan(ROWS),
-    measure=partial(measure_watched, keep=["signal"]),
-    paper={"printed numbers": None},
+    text="Mean absolute values over the first 256 training samples, as the figure's text has it (its formulas leave "
+    "out the division). They vanish, here, if the last layer's is less than a thousandth of the first hidden layer's "
+    f"(the activations) or the other way round (the gradients). {START}",
+    keep=["signal"],
     claims=CLAIMS,
-    table=make_table(ROWS),
     charts=charts,
-    trains=True,
-    sweeps=describe_sweeps(ROWS),
 )

@@ -7,20 +7,15 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from oni.recipes.experiments.errors import count_test_images, errors_at, find_runs
-from oni.recipes.experiments.experiment import Claim, Experiment, Results
+from oni.recipes.experiments.experiment import Claim, Results
 from oni.recipes.experiments.fashion_mnist.family import (
     LONG,
-    PRESETS,
     PRINTED,
     WIDTH,
-    describe_choices,
-    make_plan,
-    make_table,
-    measure_watched,
+    make_figure,
     mlp,
     style_rows,
 )
-from oni.recipes.experiments.runs import describe_sweeps
 from oni.recipes.experiments.verdicts import Judgement, Kind, judge_lower
 
 if TYPE_CHECKING:
@@ -81,20 +76,14 @@ def charts(results: Results) -> list[Chart]:
     return error_charts("10 layers, {part} error", styles)
 
 
-EXPERIMENT = Experiment(
+EXPERIMENT = make_figure(
+    ROWS,
     id="figA3",
     title="Effects of groups: ONI with groups of 16 to 256 rows in a 10-layer MLP",
     shows="ONI is slightly better with larger groups, because groups can't make the whole matrix orthogonal.",
-    choices=describe_choices(ROWS, "The learning rate is chosen for each size."),
-    presets=PRESETS,
-    plan=make_plan(ROWS),
-    measure=measure_watched,
-    paper={"printed numbers": None},
+    text="The learning rate is chosen for each size.",
     claims=CLAIMS,
-    table=make_table(ROWS),
     charts=charts,
-    trains=True,
-    sweeps=describe_sweeps(ROWS),
     findings="The learning rates chosen in two epochs grow with the size: 0.05, 0.1, 0.5, 1, 1. At 0.5 one of the two "
     "seeds with 64 rows was thrown back in its first epoch (66 % wrong, the other 36 %) and did not catch up: it ended "
     "with 11.7 % training errors, the other with 5.1 %. Two seeds can't tell whether 64 rows are worse than 32.",

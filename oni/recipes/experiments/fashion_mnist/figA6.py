@@ -4,24 +4,18 @@ from __future__ import annotations
 
 import itertools
 import statistics
-from functools import partial
 from typing import TYPE_CHECKING
 
 from oni.recipes.experiments.errors import find_runs
-from oni.recipes.experiments.experiment import Claim, Experiment, Results
+from oni.recipes.experiments.experiment import Claim, Results
 from oni.recipes.experiments.fashion_mnist.family import (
-    PRESETS,
     SPECTRUM_STEP,
-    describe_choices,
-    make_plan,
-    make_table,
-    measure_watched,
+    make_figure,
     mlp,
     spectra,
     style_rows,
 )
 from oni.recipes.experiments.fashion_mnist.fig7a import BY_STEPS, with_steps
-from oni.recipes.experiments.runs import describe_sweeps
 from oni.recipes.experiments.verdicts import Judgement, Kind, all_hold, is_lower
 
 if TYPE_CHECKING:
@@ -71,20 +65,15 @@ def draw(results: Results) -> Figure:
     return draw_charts(charts(results), 3)
 
 
-EXPERIMENT = Experiment(
+EXPERIMENT = make_figure(
+    ROWS,
     id="figA6",
     title="Training with 1 to 7 steps, and the spectra they give",
     shows="More steps bring the singular values of the first layer nearer to 1, as seen after 200 steps of training.",
-    choices=describe_choices(
-        ROWS,
-        "The caption says 10 layers where the text of the ablation says 6: all numbers of steps with 6 layers (the "
-        "runs of fig7a), and 1, 3, 5, 7 with 10 layers, one seed, at the learning rate chosen for 5 steps. The spectra "
-        "are of the first seed.",
-    ),
-    presets=PRESETS,
-    plan=make_plan(ROWS),
-    measure=partial(measure_watched, keep=["spectrum"]),
-    paper={"printed numbers": None},
+    text="The caption says 10 layers where the text of the ablation says 6: all numbers of steps with 6 layers (the "
+    "runs of fig7a), and 1, 3, 5, 7 with 10 layers, one seed, at the learning rate chosen for 5 steps. The spectra "
+    "are of the first seed.",
+    keep=["spectrum"],
     claims=[
         Claim(
             Kind.PAPER,
@@ -93,9 +82,6 @@ EXPERIMENT = Experiment(
             {"steps": SPECTRUM_STEP},
         )
     ],
-    table=make_table(ROWS),
     draw=draw,
     charts=charts,
-    trains=True,
-    sweeps=describe_sweeps(ROWS),
 )

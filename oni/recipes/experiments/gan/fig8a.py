@@ -6,19 +6,16 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from oni.recipes.experiments.errors import find_runs
-from oni.recipes.experiments.experiment import Claim, Experiment, Results
+from oni.recipes.experiments.experiment import Claim, Results
 from oni.recipes.experiments.gan.family import (
     LONG,
     PAPER_LENGTH,
     describe_choices,
-    make_plan,
     make_presets,
-    make_sweeps,
-    measure,
     oni,
     spectral,
 )
-from oni.recipes.experiments.gan.table import DISTANCES, judge_closer, make_table
+from oni.recipes.experiments.gan.table import DISTANCES, judge_closer, make_figure
 from oni.recipes.experiments.runs import Row
 from oni.recipes.experiments.verdicts import Judgement, Kind
 
@@ -105,7 +102,9 @@ def charts(results: Results) -> list[Chart]:
     )
 
 
-EXPERIMENT = Experiment(
+EXPERIMENT = make_figure(
+    TRAINED,
+    DISTANCES,
     id="fig8a",
     title="DCGAN: spectral normalisation and ONI of 0 to 5 steps",
     shows="T = 0, which only bounds the spectrum, trains but gives a worse FID than SN; T = 1 is already better than "
@@ -118,15 +117,9 @@ EXPERIMENT = Experiment(
         "shape, to see its share in larger T being worse.",
     ),
     presets=make_presets(),
-    plan=make_plan(TRAINED),
-    measure=measure,
     paper={"FID": {"SN": 23.31, "ONI, T = 2": 20.75}},
     claims=CLAIMS,
-    table=make_table(TRAINED, DISTANCES),
     charts=charts,
-    trains=True,
-    generates=True,
-    sweeps=make_sweeps(TRAINED),
     findings="So early, two seeds differ as much as the methods do: those of SN lie further apart than most means. In "
     "the mean SN is ahead of ONI with 1 and 2 steps, by less than that. What does follow the number of steps, "
     "in both seeds, is the discriminator: the more steps, the smaller its loss, and the loss of SN is that of "

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oni.recipes.experiments.experiment import Claim, Experiment, Results
+from oni.recipes.experiments.experiment import Claim, Results
 from oni.recipes.experiments.gan.family import (
     PAPER_ADAMS,
     PAPER_LENGTH,
     SHORT,
     describe_choices,
-    make_plan,
     make_presets,
-    make_sweeps,
-    measure,
     oni,
     spectral,
 )
-from oni.recipes.experiments.gan.table import DISTANCES, judge_pairs, make_table, nobody_diverges
+from oni.recipes.experiments.gan.table import DISTANCES, judge_pairs, make_figure, nobody_diverges
 from oni.recipes.experiments.verdicts import Kind
 
 if TYPE_CHECKING:
@@ -57,7 +54,9 @@ def charts(results: Results) -> list[Chart]:
     )
 
 
-EXPERIMENT = Experiment(
+EXPERIMENT = make_figure(
+    ROWS,
+    DISTANCES,
     id="fig8b",
     title="DCGAN: six settings of the optimiser",
     shows="With six settings of Adam (learning rate, betas, updates of the discriminator for each of the generator), "
@@ -68,15 +67,8 @@ EXPERIMENT = Experiment(
         "A run whose losses are not finite has diverged, and counts as infinitely far.",
     ),
     presets=PRESETS,
-    plan=make_plan(ROWS),
-    measure=measure,
-    paper={"printed numbers": None},
     claims=CLAIMS,
-    table=make_table(ROWS, DISTANCES),
     charts=charts,
-    trains=True,
-    generates=True,
-    sweeps=make_sweeps(ROWS),
     findings="None of the twelve diverges, and none makes images that are all alike. By KID and FID, ONI is closer "
     "to real images in all six settings, in all but F by far. Each has one seed, which is sure of these "
     "twelve generators alone; in F they differ by less than most pairs of seeds do in Figure 8a. A "

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oni.recipes.experiments.experiment import Claim, Experiment, Results
+from oni.recipes.experiments.experiment import Claim, Results
 from oni.recipes.experiments.gan.family import (
     PAPER_LENGTH,
     SHORT,
     describe_choices,
-    make_plan,
     make_presets,
-    make_sweeps,
-    measure,
     oni,
     spectral,
 )
-from oni.recipes.experiments.gan.table import DISTANCES, judge_pairs, make_table, nobody_diverges
+from oni.recipes.experiments.gan.table import DISTANCES, judge_pairs, make_figure, nobody_diverges
 from oni.recipes.experiments.verdicts import Kind
 
 if TYPE_CHECKING:
@@ -65,7 +62,9 @@ def charts(results: Results) -> list[Chart]:
     )
 
 
-EXPERIMENT = Experiment(
+EXPERIMENT = make_figure(
+    ROWS,
+    DISTANCES,
     id="fig9",
     title="ResNet GAN: non-saturating and hinge loss",
     shows="In a ResNet GAN, ONI gives a better FID than SN with the non-saturating and with the hinge loss.",
@@ -76,15 +75,8 @@ EXPERIMENT = Experiment(
         "discriminator, and the authors' code averages: both are run.",
     ),
     presets=PRESETS,
-    plan=make_plan(ROWS),
-    measure=measure,
-    paper={"printed numbers": None},
     claims=CLAIMS,
-    table=make_table(ROWS, DISTANCES),
     charts=charts,
-    trains=True,
-    generates=True,
-    sweeps=make_sweeps(ROWS),
     findings="So early, SN is ahead by KID with both losses and both poolings: surely for these eight generators, but "
     "each has one seed, and in Figure 8a seeds lie as far apart as most of these pairs. By FID the two are equal with "
     "the non-saturating loss and average pooling. As in DCGAN, the discriminator with ONI has the smaller loss in "

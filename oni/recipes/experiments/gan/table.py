@@ -6,10 +6,11 @@ import math
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from oni.recipes.experiments.errors import COST_COLUMNS, COST_NOTE, find_runs, summarise_cost
-from oni.recipes.experiments.experiment import Comparison, Quantity, Results, Run
-from oni.recipes.experiments.gan.family import NETWORKS, PRINTED_WIDTHS, Pairs
+from oni.recipes.experiments.experiment import Comparison, Experiment, Quantity, Results, Run
+from oni.recipes.experiments.gan.family import NETWORKS, PRINTED_WIDTHS, Pairs, make_plan, make_sweeps, measure
 from oni.recipes.experiments.runs import Row
 from oni.recipes.experiments.verdicts import Judgement, Verdict, all_hold, is_lower
 
@@ -23,12 +24,15 @@ __all__ = [
     "at_the_end",
     "judge_closer",
     "judge_pairs",
+    "make_figure",
     "make_table",
     "missing",
     "nobody_diverges",
     "outcome",
 ]
 
+UNPRINTED = {"printed numbers": None}
+"""What the paper prints of figures without numbers."""
 TRAINING_DISTANCE = "random_feature_distance"
 NOT_MEASURED = "not yet measured"
 COLLAPSED = 0.05
@@ -220,3 +224,19 @@ def describe_protocol(results: Results) -> str:
     if config.precision != "32-true":
         words.append(config.precision)
     return f"{', '.join(words)}.".capitalize()
+
+
+def make_figure(
+    rows: Sequence[Row], measures: Sequence[Column], *, paper: Mapping[str, Any] = UNPRINTED, **fields: Any
+) -> Experiment:
+    """A figure of these rows, with these columns; ``fields`` of the experiment are what only this figure knows."""
+    return Experiment(
+        plan=make_plan(rows),
+        measure=measure,
+        paper=paper,
+        table=make_table(rows, measures),
+        trains=True,
+        generates=True,
+        sweeps=make_sweeps(rows),
+        **fields,
+    )
