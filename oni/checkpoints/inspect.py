@@ -14,7 +14,7 @@ from rich.text import Text
 
 from oni.checkpoints.files import read, state_dicts
 from oni.checkpoints.matrices import LIMIT, Matrix, measure, weights_of
-from oni.checkpoints.table import SPARKLINE, Layout, show_table, to_ascii
+from oni.checkpoints.table import SPARKLINE, TableLayout, show_table, to_ascii
 from oni.files import check_writable, replace_file, write_atomically
 from oni.terminal import ascii_only, console, printable
 
@@ -85,7 +85,7 @@ def name_left_out(matrices: Sequence[Matrix]) -> Iterator[str]:
         yield f"Left out: {len(left_out) - NAMED} more; --json FILE says why each."
 
 
-def explain_columns(matrices: Sequence[Matrix], layout: Layout) -> Iterator[str]:
+def explain_columns(matrices: Sequence[Matrix], layout: TableLayout) -> Iterator[str]:
     """What the columns mean."""
     side = "of the short side" if "δ" in layout.columns else "of rows (row) and columns (col)"
     spark = "" if SPARKLINE in layout.missing else ", at the right from the largest to the smallest"

@@ -17,7 +17,7 @@ from rich.style import Style
 from oni.checkpoints.matrices import Matrix
 from oni.terminal import format_number, printable, shorten_name
 
-__all__ = ["Layout", "fit_columns", "show_table", "sparkline"]
+__all__ = ["TableLayout", "fit_columns", "show_table", "sparkline"]
 
 GAP = "  "
 READABLE = 36
@@ -44,7 +44,7 @@ CELLS: Mapping[str, Callable[[Matrix], str]] = {
 
 
 @dataclass(frozen=True)
-class Layout:
+class TableLayout:
     """What there is room for: a name for each matrix, and columns of cells by heading."""
 
     names: list[str]
@@ -56,14 +56,14 @@ class Layout:
         return [heading for group in SHED for heading in group if heading not in self.columns]
 
 
-def show_table(matrices: Sequence[Matrix], terminal: Console, *, ascii: bool = False) -> Layout:
+def show_table(matrices: Sequence[Matrix], terminal: Console, *, ascii: bool = False) -> TableLayout:
     """Print a line for each matrix, none wider than the terminal."""
     layout = fit_columns(matrices, terminal.width, ascii=ascii)
     terminal.print(Segments(draw_lines(matrices, layout, ascii=ascii)), soft_wrap=True)
     return layout
 
 
-def fit_columns(matrices: Sequence[Matrix], width: int, *, ascii: bool = False) -> Layout:
+def fit_columns(matrices: Sequence[Matrix], width: int, *, ascii: bool = False) -> TableLayout:
     """Leave out columns until names are whole, or at least readable and different from each other."""
     columns = fill_columns(matrices, ascii=ascii)
     full = [printable(matrix.label, ascii_only=ascii) for matrix in matrices]
@@ -75,13 +75,13 @@ def fit_columns(matrices: Sequence[Matrix], width: int, *, ascii: bool = False) 
         chosen = {heading: cells for heading, cells in columns.items() if heading not in without}
         room = width - sum(len(GAP) + column_width(*column) for column in chosen.items())
         if shed == 0 and max(map(cell_len, full)) <= room:
-            return Layout(full, chosen)
+            return TableLayout(full, chosen)
         if room < min(READABLE, longest) and shed < len(SHED):
             continue
         names = [fit_name(name, max(NARROWEST, room), ascii=ascii) for name in short]
         if names == short or (room >= READABLE and len(set(names)) == len(set(full))):
             break
-    return Layout(names, chosen)
+    return TableLayout(names, chosen)
 
 
 def fill_columns(matrices: Sequence[Matrix], *, ascii: bool) -> dict[str, list[str]]:
@@ -119,7 +119,7 @@ def column_width(heading: str, cells: Sequence[str]) -> int:
     return max(len(heading), *map(len, cells))
 
 
-def draw_lines(matrices: Sequence[Matrix], layout: Layout, *, ascii: bool) -> Iterator[Segment]:
+def draw_lines(matrices: Sequence[Matrix], layout: TableLayout, *, ascii: bool) -> Iterator[Segment]:
     """The heading, a rule below it, and every matrix; proxies and what was left out are dim."""
     width = max(map(cell_len, ["weight", *layout.names]))
     columns = [(heading, column_width(heading, cells), cells) for heading, cells in layout.columns.items()]

@@ -70,16 +70,16 @@ class LayerSummary:
             "schedule": self.schedule or "",
             GROUPS: "" if self.groups is None else str(self.groups),
             START: self.start,
-            "scale": "" if self.scale is None else format_interval(*self.scale),
+            "scale": "" if self.scale is None else format_bounds(*self.scale),
             "delta": "" if self.delta is None else f"{self.delta:.3f}",
-            "sigma": "" if self.sigma is None else format_interval(*self.sigma),
+            "sigma": "" if self.sigma is None else format_bounds(*self.sigma),
             "target": "" if self.target is None else f"{self.target:g}",
             "would take": self.would_take,
             "left alone because": self.why,
         }
 
 
-def format_interval(low: float, high: float) -> str:
+def format_bounds(low: float, high: float) -> str:
     return f"{low:.3f}" if round(low, 3) == round(high, 3) else f"{low:.3f} - {high:.3f}"
 
 
@@ -122,7 +122,7 @@ class Summary:
         if not sigmas:
             return count + "."
         low, high = min(low for low, _ in sigmas), max(high for _, high in sigmas)
-        sentence = f"{count}; their singular values, before scale: {format_interval(low, high)}."
+        sentence = f"{count}; their singular values, before scale: {format_bounds(low, high)}."
         missed = sum(row.misses_target for row in self.rows)
         return f"{sentence} Below their target: {missed}; oni.retune(model) chooses again." if missed else sentence
 

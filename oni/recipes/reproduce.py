@@ -99,7 +99,7 @@ def reproduce(request: Request, setting: Setting | None = None) -> None:
         setting.check_extractors()
     quiet = request.json or request.table is not None
     terminal = Console(quiet=True) if quiet else console(plain=request.plain)
-    finished = read_finished(experiment, planned, terminal, setting) if request.finished else None
+    finished = collect_finished(experiment, planned, terminal, setting) if request.finished else None
     folder, _ = choose_folder(experiment, request)
     make_folder(folder)
     # Made before the work, so that a folder that can't be written to is noticed first.
@@ -179,7 +179,7 @@ def measure_runs(experiment: Experiment, planned: Sequence[Any], terminal: Conso
         return Results(experiment.run(parameters) for parameters in bar.track(planned, description=experiment.id))
 
 
-def read_finished(experiment: Experiment, planned: Sequence[Any], terminal: Console, setting: Setting) -> Results:
+def collect_finished(experiment: Experiment, planned: Sequence[Any], terminal: Console, setting: Setting) -> Results:
     """The runs that are finished."""
     from oni.recipes.experiments.dry_run import find_progress
 

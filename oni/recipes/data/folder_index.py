@@ -150,7 +150,7 @@ def has_changed(root: bytes, header: dict[str, Any]) -> bool:
 
 
 @dataclass
-class Search:
+class FolderSearch:
     """What is found below a folder."""
 
     root: bytes
@@ -197,7 +197,7 @@ def build_index(folder: Path, root: bytes) -> tuple[Index, list[tuple[str, int]]
             raise FileNotFoundError(
                 f"{folder / name}: no such folder; a folder of images contains train/CLASS/*.jpg and val/CLASS/*.jpg"
             )
-    search = Search(root)
+    search = FolderSearch(root)
     classes = search.classes(b"train")
     numbers = {name: number for number, name in enumerate(classes)}
     parts = []

@@ -40,7 +40,7 @@ NAMES = {
     },
 }
 """What the numbers are called: only those of the Inception network are FID, KID and IS."""
-Watch = Callable[[str, int, int], None]
+ImageCounter = Callable[[str, int, int], None]
 """Called with the kind of images, how many are done, and how many there are."""
 
 
@@ -67,7 +67,7 @@ def measure_run(
     dataset: Dataset,
     extractor: Extractor,
     sampling: Sampling,
-    watch: Watch | None = None,
+    watch: ImageCounter | None = None,
     update: int | None = None,
 ) -> dict[str, Any]:
     """Measure the generator of a run, or read what was measured of the same weights in the same way.
@@ -155,7 +155,7 @@ def compare(kind: str, real: Tensor, generated: Tensor, logits: Tensor | None) -
 
 
 def real_features(
-    folder: Path, dataset: Dataset, extractor: Extractor, count: int, watch: Watch | None = None
+    folder: Path, dataset: Dataset, extractor: Extractor, count: int, watch: ImageCounter | None = None
 ) -> tuple[Tensor, Tensor | None]:
     """Features (and class scores) of the first ``count`` test images of one shuffle, computed once and kept."""
     path = folder / f"real-{dataset.sha256[:12]}-{extractor.kind}-{extractor.sha256[:12]}-{count}.pt"
@@ -179,7 +179,9 @@ def read_bytes(dataset: Dataset, chosen: Tensor) -> Tensor:
     return resize(images, black=0)
 
 
-def extract_all(extractor: Extractor, images: Tensor, what: str, watch: Watch | None) -> tuple[Tensor, Tensor | None]:
+def extract_all(
+    extractor: Extractor, images: Tensor, what: str, watch: ImageCounter | None
+) -> tuple[Tensor, Tensor | None]:
     """Features and class scores of all images, in batches."""
     pieces = []
     for start in range(0, len(images), extractor.batch):

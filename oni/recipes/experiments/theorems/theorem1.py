@@ -31,7 +31,7 @@ HOLDING: dict[str, Sequence[int]] = {"n < d": (2, 3), "n = d": (1, 2, 3, 4), "n 
 
 
 @dataclass(frozen=True)
-class Signal:
+class SignalRun:
     """Random vectors sent through one orthonormal matrix, both ways."""
 
     seed: int
@@ -44,9 +44,9 @@ class Signal:
         return f"{self.case}, {self.distribution} inputs, seed {self.seed}"
 
 
-def plan(seed: int, seeds: int, samples: int) -> list[Signal]:
+def plan(seed: int, seeds: int, samples: int) -> list[SignalRun]:
     return [
-        Signal(seed + index, case, distribution, samples)
+        SignalRun(seed + index, case, distribution, samples)
         for index in range(seeds)
         for case in SHAPES
         for distribution in ("normal", "uniform")
@@ -54,7 +54,7 @@ def plan(seed: int, seeds: int, samples: int) -> list[Signal]:
 
 
 @one_thread()
-def measure(run: Signal, setting: object = None) -> dict[str, Any]:
+def measure(run: SignalRun, setting: object = None) -> dict[str, Any]:
     generator = torch.Generator().manual_seed(run.seed)
     n, d = SHAPES[run.case]
     W = draw_orthonormal(n, d, generator)
@@ -229,7 +229,7 @@ EXPERIMENT = Experiment(
         "laptop": {"seeds": 5, "samples": 50_000},
         "paper": {"seeds": 20, "samples": 200_000},
     },
-    parameters=(Signal,),
+    parameters=(SignalRun,),
     plan=plan,
     measure=measure,
     paper={case: [f"({number})" for number in numbers] for case, numbers in HOLDING.items()},
