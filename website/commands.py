@@ -15,7 +15,7 @@ __all__ = ["render_commands"]
 HEAD = """\
 # Commands
 
-`oni` is installed with the extra `recipes`; `python -m oni` is the same. `oni COMMAND --help` shows what is here.
+`oni` is installed with the extra `recipes`; `python -m oni` is the same. `oni COMMAND --help` shows the text below.
 `oni --install-completion` completes commands and options in your shell.
 """
 

@@ -22,10 +22,10 @@ OVERVIEW = "index.md"
 HEAD = """\
 # The paper's experiments, measured
 
-The pages of this section are written by `make docs` from the `results.json` of every folder in `results/`; they are not
-edited. Each experiment is run again by the command given with it (`oni list` names them all;
-[how runs work](../running.md), [what the paper's own scale takes](../paper-scale.md)). [How claims are
-judged](../verdicts.md): one rule for all of them, the same for both sides of a comparison.
+`make docs` writes the pages of this section from the `results.json` of every folder in `results/`; do not edit them.
+The command on each page runs the experiment again (`oni list` names them all; [how runs work](../running.md), [what
+the paper's own scale takes](../paper-scale.md)). One rule [judges all claims](../verdicts.md), and it treats both
+sides of a comparison alike.
 """
 VERDICTS = {
     "held": "held",
@@ -80,9 +80,9 @@ def render_experiment(record: dict[str, Any], folder: str) -> str:
     claims = [read_claim(claim) for claim in record["claims"]]
     verdicts = [[VERDICTS[claim["verdict"]], KINDS[claim["kind"]], claim["text"], claim["detail"]] for claim in claims]
     judged = ["## Claims", "", format_markdown(Comparison(["", "whose", "claim", "measured"], verdicts))]
-    said, chosen = "What the paper says.", "What the paper leaves open, and what was chosen."
+    said, chosen = "What the paper says.", "What the paper leaves open, and what we chose."
     if not subject.paper:
-        said, chosen = "Not an experiment of the paper.", "What was chosen."
+        said, chosen = "Not an experiment of the paper.", "What we chose."
     lines = [
         f"# {id}: {subject.title}",
         "",
@@ -91,7 +91,7 @@ def render_experiment(record: dict[str, Any], folder: str) -> str:
         f"![{subject.title}]({Path(folder, id).as_posix()}.png)",
         "",
         *(judged if claims else []),
-        *([f"**What was found.** {subject.findings}", ""] if subject.findings else []),
+        *([f"**What we found.** {subject.findings}", ""] if subject.findings else []),
         "## Numbers",
         "",
         format_markdown(comparison),

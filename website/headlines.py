@@ -56,8 +56,8 @@ PEERS = (
     ),
     Peer(
         "Cholesky",
-        "exactly orthogonal, by Gram and Schmidt: `oni.baselines.orthogonalize_cholesky`",
-        "not the orthogonal matrix next to Z; needs full rank; nothing between free and orthogonal",
+        "exactly orthogonal, by Gram-Schmidt: `oni.baselines.orthogonalize_cholesky`",
+        "not the orthogonal matrix closest to Z; needs full rank; nothing between free and orthogonal",
         ("cholesky",),
         "cholesky",
     ),
@@ -70,20 +70,20 @@ PEERS = (
     Peer(
         "orthogonium",
         "convolutions that are orthogonal as operators (AOC, SOC), 1-Lipschitz residual blocks",
-        "layers of its own instead of yours; all or nothing",
+        "own layer classes instead of yours; all or nothing",
         ("orthogonium", "orthogonium cholesky", "orthogonium qr"),
     ),
     Peer(
         "deel-torchlip",
-        "1-Lipschitz networks: power iteration and Björck's iteration (which is Newton's) to the end, divided by a "
-        "bound of the convolution",
-        "layers of its own; iterates to a tolerance, not a chosen number of steps",
+        "1-Lipschitz networks: power iteration and Björck's iteration (the same as Newton's) to convergence, divided "
+        "by a bound on the convolution",
+        "own layer classes; iterates to a tolerance, not for a chosen number of steps",
         ("torchlip bjorck_norm",),
     ),
     Peer(
         "the authors' code",
         "the same map as `oni`, for the paper's ImageNet and GAN networks",
-        "works on the long side of tall weights; computes each weight anew at every use, in evaluation too; no plain "
+        "works on the long side of tall weights; recomputes each weight at every use, also in evaluation; no plain "
         "checkpoint",
         model="authors T=2",
     ),
@@ -120,7 +120,7 @@ def speed(results: Path) -> str:
     if not is_measured(results, "matrices"):
         return NOT_MEASURED
     matrices, models = read_bench(results, "matrices"), read_bench(results, "models")
-    names = {WIDE: "256 x 2304, Gaussian", SQUARE: "512 x 512, as training leaves an orthogonal start"}
+    names = {WIDE: "256 x 2304, Gaussian", SQUARE: "512 x 512, spectrum as after training"}
     rows = []
     for name, words in names.items():
         case = find_case(matrices, name)
@@ -169,9 +169,9 @@ CLAIMS = (
         "20-layer MLP: neither ONI nor OLM trains without the factor sqrt 2",
     ),
     Headline(
-        "fig6", "ONI performs nearly as OLM", "drawn", f"{MLP}, same groups and scale",
+        "fig6", "ONI performs nearly as well as OLM", "drawn", f"{MLP}, same groups and scale",
         "test error {20 layers, ONI, G = 64, fixed scale | test, end} and {20 layers, OLM | test, end} %",
-        "20-layer MLP: ONI with 5 steps performs nearly as the exact OLM",
+        "20-layer MLP: ONI with 5 steps performs nearly as well as the exact OLM",
     ),
     Headline(
         "fig7a", "5 to 7 steps are nearly equal", "drawn", MLP,
@@ -186,10 +186,10 @@ CLAIMS = (
     ),
     Headline(
         "fig7b", "Too many steps make it worse", "drawn", "g = 2, k = 1, 30 of 160 epochs", "",
-        "The same network: more steps than 5 make it worse",
+        "The same network: more than 5 steps make it worse",
     ),
     Headline(
-        "table2", "ONI trains Res-110 without normalisation", "trains", "3 of 160 epochs, as the released code has it",
+        "table2", "ONI trains Res-110 without normalisation", "trains", "3 of 160 epochs, as in the released code",
         "", "110-layer residual network without normalisation: ONI trains at a learning rate of 0.1",
     ),
     Headline(
@@ -215,7 +215,7 @@ CLAIMS = (
     ),
     Headline(
         "tableA1", "T=5 costs at most the printed 1.48 times", "1.48 times a convolution", "on a CPU", "",
-        "What 5 steps add to a 1 x 1 convolution in the worst case",
+        "The overhead of 5 steps for a 1 x 1 convolution in the worst case",
     ),
 )  # fmt: skip
 

@@ -53,17 +53,17 @@ def draw_spectrum(axes: Axes, results: Path) -> None:
 
 
 LAYERS = (
-    ("oni.torch_internals", "what is not public in torch, in one place", ""),
-    ("oni.newton", "the map itself, tensor to tensor", "needs torch alone"),
-    ("oni.diagnostics", "what one measures of a weight or a model", ""),
+    ("oni.torch_internals", "torch's private interfaces, in one place", ""),
+    ("oni.newton", "the map itself, tensor to tensor", "needs only torch"),
+    ("oni.diagnostics", "measurements of a weight or a model", ""),
     ("oni.nn", "the map as parametrizations and layers", ""),
     ("oni.models", "whole models: convert, bake, cached", ""),
-    ("oni.baselines", "what the paper compares with", ""),
-    ("oni.public", "the public names, loaded when one is used", ""),
-    ("names machine files timing terminal errors style", "one home each", "needs the extra recipes"),
-    ("oni.checkpoints", "anybody's weight files, read safely", ""),
+    ("oni.baselines", "the methods that the paper compares with", ""),
+    ("oni.public", "the public names, loaded on first use", ""),
+    ("names machine files timing terminal errors style", "one topic each", "needs the extra recipes"),
+    ("oni.checkpoints", "weight files from any source, read safely", ""),
     ("oni.recipes", "the paper's experiments, and the training engine", ""),
-    ("oni.bench", "speed and memory beside the peers", ""),
+    ("oni.bench", "speed and memory, compared with peers", ""),
     ("oni.cli_options oni.cli", "the commands, one thin function each", ""),
 )
 """From the top: names, what is in them, and where something more is needed from there on."""

@@ -15,12 +15,12 @@ from website.docstrings import Link, to_markdown
 __all__ = ["Undocumented", "render_reference"]
 
 INTRODUCTIONS = {
-    "oni": "The names of the package itself. `import oni` is all it takes.",
+    "oni": "The names of the package itself. All you need is `import oni`.",
     "oni.nn": "Drop-in layers: torch's own signatures, and the options of [`oni.orthogonal`](oni.md#oniorthogonal) as "
-    "keywords. `groups` is what it is in torch; groups of rows within a weight are `row_groups` here. "
-    "And an activation that goes with them.",
-    "oni.baselines": "What the paper compares with, and torch does not have.",
-    "oni.diagnostics": "How orthogonal weights and models are, and what that does.",
+    "keywords. `groups` has the same meaning as in torch; groups of rows within a weight are called `row_groups`. "
+    "There is also an activation for 1-Lipschitz networks.",
+    "oni.baselines": "The methods that the paper compares with and torch does not have.",
+    "oni.diagnostics": "How orthogonal weights and models are, and the effects.",
 }
 
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 __all__ = ["CATALOGUE"]
 
 CATALOGUE = {
-    "demo": ("Which learning rates can four 10-layer networks bear?", "smoke laptop"),
-    "practice": ("ONI beside what a practitioner would choose, in 10, 20 and 50 layers", "smoke laptop full"),
+    "demo": ("Which learning rates do four 10-layer networks tolerate?", "smoke laptop"),
+    "practice": ("ONI compared with common practice, in 10, 20 and 50 layers", "smoke laptop full"),
     "certified": ("Certified networks: images that no small perturbation moves to another class", "smoke laptop full"),
     "conditioning": (
         "Condition numbers from an orthogonal start, and sigma_min=0.9 beside 5 steps",
@@ -32,7 +32,7 @@ CATALOGUE = {
     "table3": ("Five methods on VGG-16, ImageNet", "smoke laptop full paper"),
     "table4": ("ResNet-18 without BN, with BN, and with BN after the ReLU, ImageNet", "smoke laptop full paper"),
     "table5": ("ResNet-50 and ResNet-101 with and without ONI, ImageNet", "smoke laptop full paper"),
-    "theorem1": ("What orthogonal weights keep of a signal", "smoke laptop paper"),
+    "theorem1": ("What orthogonal weights preserve of a signal", "smoke laptop paper"),
     "theorem2": ("Orthogonal weights times sqrt 2 before a ReLU", "smoke laptop paper"),
     "figA1": ("Eigenvalues of W W^T under OLM in groups", "smoke laptop paper"),
     "figA2": ("Activations and gradients, layer by layer, in a 20-layer MLP", "smoke laptop full paper"),

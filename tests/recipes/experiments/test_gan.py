@@ -110,7 +110,7 @@ def verdicts(experiment, *arguments, **options):
     return [[claim["verdict"] for claim in claims if claim["kind"] == kind] for kind in ("paper", "ours")]
 
 
-BEGINNING = "In the beginning of training: "
+BEGINNING = "Early in training: "
 AS_PRINTED = {"SN,": 0.10, "T = 0,": 0.15, "unnormalised": 0.30, "T = 1,": 0.08, "T = 2,": 0.06, "": 0.09}
 
 

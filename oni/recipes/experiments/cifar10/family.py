@@ -126,8 +126,8 @@ def drop_epochs(epochs: int) -> tuple[int, ...]:
 
 
 VARIANTS = (
-    "Where text and released code differ, the text is the default, and these words after the command give the code's "
-    "choice: nesterov=true (VGG only), reset_momentum=true and drops=79,119 for the learning rate, "
+    "Where the text and the released code differ, we follow the text. These options select the code's choice: "
+    "nesterov=true (VGG only), reset_momentum=true and drops=79,119 for the learning rate, "
     "augment=flip-half,crop-together for one crop offset per batch from reflected images and a flip of exactly half "
     "of each batch"
 )
@@ -175,11 +175,11 @@ def judge_all(judge: Callable[[Results, str], Judgement]) -> Callable[[Results],
 # Tables.
 
 COLUMNS = ["network, method", "paper", "ours", "train", "learning rate", "seeds", *COST_COLUMNS, "what differs"]
-NOTE = f"Errors in percent. Paper and ours: of the test images, at the end; train: of the last epoch. {COST_NOTE} "
+NOTE = f"Errors in percent. Paper and ours: on the test images, at the end; train: in the last epoch. {COST_NOTE} "
 SPEED_COLUMNS = ["network, method", "mean", "epoch 1", "half-way", "end", "learning rate", "seeds", "what differs"]
 SPEED_NOTE = (
     "Training errors in percent, means over seeds ± their standard deviation: over all epochs, after the first, half "
-    "and all of them. The paper draws this and prints no numbers."
+    "and all of them. The paper shows a plot and no numbers."
 )
 
 

@@ -73,7 +73,7 @@ def table(results: Results) -> Comparison:
                 ]
             )
     note = (
-        "Errors in percent at the end, means over seeds ± their standard deviation. The paper draws this and prints no "
+        "Errors in percent at the end, means over seeds ± their standard deviation. The paper shows a plot and no "
         f"numbers. {COST_NOTE}"
     )
     columns = ["steps", "train", "test", "learning rate", "seeds", *COST_COLUMNS, "what differs"]
@@ -132,9 +132,9 @@ EXPERIMENT = Experiment(
     id="fig7b",
     title="Effects of the number of steps: ONI in a VGG-style network",
     shows="Too few and too many steps both make it worse; 5 usually works best without residual connections.",
-    choices="As Table 1, whose runs with 5 steps these are; the learning rate is the one that is best for 5 steps. The "
-    "paper does not say which numbers of steps it draws; here 1 to 7. Preset full: 2, 3, 5 and 7 steps, g = 2, k = 1 "
-    "instead of the paper's g = 2, k = 3, 30 of 160 epochs, two seeds, convolutions in bfloat16. "
+    choices="As in Table 1, which shares the runs with 5 steps; the learning rate is the best one for 5 steps. The "
+    "paper does not say which numbers of steps it plots; we use 1 to 7. Preset full: 2, 3, 5 and 7 steps, g = "
+    "2, k = 1 instead of the paper's g = 2, k = 3, 30 of 160 epochs, two seeds, convolutions in bfloat16. "
     f"{CHOICES.strip()}",
     presets={
         "smoke": SIZES["smoke"],

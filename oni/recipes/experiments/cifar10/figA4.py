@@ -85,9 +85,9 @@ EXPERIMENT = replace(
     id="figA4",
     title="Training errors of seven methods on VGG-style networks",
     shows="ONI and OLM scaled by sqrt 2 converge faster than the other methods, in epochs, on every network.",
-    choices="The runs of Table 1: nothing is trained twice. How fast a training error falls is judged by its mean over "
-    "all epochs. The training error is that of an epoch's "
-    f"augmented images, while the network changes. {CHOICES}{PRESET_CHOICES}",
+    choices="The runs of Table 1: nothing is trained twice. We judge how fast a training error falls by its mean over "
+    "all epochs. The training error is measured on the augmented images of an epoch, while the network "
+    f"changes. {CHOICES}{PRESET_CHOICES}",
     paper={"printed numbers": None},
     claims=CLAIMS,
     table=table,

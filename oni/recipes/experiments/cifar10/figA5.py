@@ -110,13 +110,13 @@ EXPERIMENT = replace(
     id="figA5",
     title="Errors of a residual network without batch normalisation, by epoch",
     shows="ONI converges significantly faster than batch and group normalisation, in epochs.",
-    choices="The runs of Table 2 with large batches: nothing is trained twice. How fast a training error falls is "
-    f"judged by its mean over all epochs. {CHOICES}Preset full: Res-20 instead of Res-110, 8 epochs of 10,000 images, "
-    "and the beginning of Res-110: three epochs of all images at 0.1, 312 steps at 0.01.",
+    choices="The runs of Table 2 with large batches: nothing is trained twice. We judge how fast a training error "
+    f"falls by its mean over all epochs. {CHOICES}Preset full: Res-20 instead of Res-110, 8 epochs of 10,000 "
+    "images, and the first part of training Res-110: three epochs of all images at 0.1, 312 steps at 0.01.",
     paper={"printed numbers": None},
     claims=CLAIMS,
     table=table,
     charts=charts,
-    findings="At 0.1 the training error of Res-110 falls faster with ONI, as the released code has it, than with batch "
-    "normalisation; as the text has it, ONI diverges (Table 2 says why).",
+    findings="At 0.1 the training error of Res-110 falls faster with ONI as in the released code than with batch "
+    "normalisation. ONI as described in the text diverges (Table 2 explains why).",
 )

@@ -242,15 +242,13 @@ def at_large_rate(results: Results) -> Results:
 # Texts.
 
 CHOICES = (
-    "Residual networks with parameter-free shortcuts (option A). As the text has it: SGD with momentum 0.9 and weight "
-    "decay 1e-4, learning rate 0.1 (Xavier: the best of {.1, .01, .001} on 5,000 held-out images), a tenth of it after "
-    "1/2 and 3/4 of the epochs, and in proportion to the batch size; ONI's scales start from 128 training images, so "
-    "that every convolution's output has mean 0 and variance 1, with biases that do the same. The released code does "
-    "not: its scales start at 0.8 and decay, and its biases are missing from the parameters that it trains, so that "
-    "they stay where torch's uniform initialisation leaves them; that is a row of its own. From the code: 5 steps, "
-    "Z orthogonal at first, biases where there is no normalisation, He's weights by fan-out where there is. Scales do "
-    "not decay (in the code they do). The text searches the group size of group normalisation over {64, 32, 16}; the "
-    "released code takes these for numbers of groups, of which most layers then have as many as channels: a row of its "
-    "own. "
-    f"{VARIANTS}. "
+    "Residual networks with parameter-free shortcuts (option A). From the text: SGD with momentum 0.9 and weight "
+    "decay 1e-4, learning rate 0.1 (Xavier: the best of {.1, .01, .001} on 5,000 held-out images), divided by 10 "
+    "after 1/2 and 3/4 of the epochs, and proportional to the batch size; ONI's scales and biases are initialised "
+    "from 128 training images so that the output of every convolution has mean 0 and variance 1. The released code "
+    "differs: its scales start at 0.8 and decay, and its biases are missing from the trained parameters, so they keep "
+    "torch's uniform initialisation; this is a separate row. From the code: 5 steps, an orthogonal Z, biases if there "
+    "is no normalisation, He initialisation by fan-out if there is. Scales do not decay (in the code they do). The "
+    "text searches the group size of group normalisation over {64, 32, 16}; the released code uses these as numbers "
+    f"of groups, so most layers have one group per channel: a separate row. {VARIANTS}. "
 )

@@ -290,8 +290,8 @@ def make_table(rows: Sequence[Row]) -> Callable[[Results], Comparison]:
         return Comparison(
             ["network", "learning rate", "train, epoch 1", "train, end", "test, end", "seeds", *COST_COLUMNS],
             cells,
-            "Errors in percent, means over seeds ± their standard deviation. The paper draws this and prints no "
-            f"numbers. {COST_NOTE}",
+            "Errors in percent, means over seeds ± their standard deviation. The paper shows a plot and no numbers. "
+            f"{COST_NOTE}",
         )
 
     return table
@@ -352,17 +352,17 @@ def describe_choices(rows: Sequence[Row], text: str) -> str:
 
 
 SHARED = (
-    "{depths} hidden layers of width 256 with ReLU and an ordinary output layer, as in the code of the authors' "
-    "earlier paper, which also has: no biases in hidden layers, SGD without momentum or weight decay, pixels divided "
-    "by 255 less their mean, the learning rate halved half-way, incomplete batches left out. The learning rate is the "
-    "best of {{.05, .1, .5, 1}} on 5,000 held-out samples with the first seed, in runs of 2 epochs (in whole runs for "
-    "networks without orthogonalisation, which are quick; preset paper: whole runs for all); then all samples are "
-    "trained on. Presets: full is all 60,000 images, 10 epochs, 2 seeds; paper 80 epochs, 5 seeds; smoke and laptop "
-    "use the embedded sample and the learning rates chosen on the full data. ONI with 5 steps, centred, compact bound, "
-    "a learnable scale per row that starts at sqrt 2 (NS: 1). "
+    "{depths} hidden layers of width 256 with ReLU and an ordinary output layer. From the code of the authors' "
+    "earlier paper: no biases in hidden layers, SGD without momentum or weight decay, pixels divided by 255 minus "
+    "their mean, the learning rate halved halfway, incomplete batches dropped. The learning rate is the best of "
+    "{{.05, .1, .5, 1}} on 5,000 held-out samples with the first seed, in runs of 2 epochs (complete runs for "
+    "networks without orthogonalisation, which are fast; preset paper: complete runs for all); the final runs train "
+    "on all samples. Presets: full uses all 60,000 images, 10 epochs, 2 seeds; paper 80 epochs, 5 seeds; smoke and "
+    "laptop use the embedded sample and the learning rates chosen on the full data. ONI with 5 steps, centred, "
+    "compact bound, a learnable scale per row initialised to sqrt 2 (NS: 1). "
 )
 START = (
-    "The paper starts from LeCun's random weights. For ONI that leaves the spectrum of Z wide, so that 5 steps do not "
-    "make W orthogonal, and centring takes away a third of the signal's mean square in each layer. So ONI is also run "
-    "with Z started orthogonal and rows not centred."
+    "The paper uses LeCun's random initialisation. For ONI this leaves the spectrum of Z wide, so 5 steps do not make "
+    "W orthogonal, and centring removes a third of the signal's mean square in each layer. So we also run ONI with an "
+    "orthogonal initialisation of Z and uncentred rows."
 )

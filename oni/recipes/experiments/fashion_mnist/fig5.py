@@ -76,7 +76,7 @@ def spectrum_spreads(results: Results) -> Judgement:
     after = [statistics.pstdev(later) for _, later in pairs]
     edges = f"{min(min(later) for _, later in pairs):.3f} to {max(max(later) for _, later in pairs):.3f}"
     return mirror(is_below_limit(after, SPREAD)), (
-        f"the singular values, all 1 at the start, reach from {edges}; their standard deviation is "
+        f"the singular values, all 1 at the start, range from {edges}; their standard deviation is "
         f"{format_range(after)}"
     )
 
@@ -121,10 +121,10 @@ def charts(results: Results) -> list[Chart]:
     step = min(SPECTRUM_STEP, max(int(step) for step in results[0].measured["spectrum"]))
     return [
         *error_charts("As in the paper: {part} error", paper),
-        *error_charts("Starts of ONI: {part} error", variants),
-        *(error_charts("Beside common practice: {part} error", practice) if len(practice) > 2 else []),
+        *error_charts("Initialisations of ONI: {part} error", variants),
+        *(error_charts("Common practice: {part} error", practice) if len(practice) > 2 else []),
         spectrum_chart(f"As in the paper: layer 5 after {step} steps", paper, 5, step),
-        spectrum_chart(f"Starts of ONI: layer 5 after {step} steps", variants, 5, step),
+        spectrum_chart(f"Initialisations of ONI: layer 5 after {step} steps", variants, 5, step),
     ]
 
 
@@ -132,20 +132,21 @@ EXPERIMENT = make_figure(
     ROWS,
     id="fig5",
     title="Maintaining orthogonality: plain, OrthInit and ONI in a 10-layer MLP",
-    shows="Orthogonal initialisation makes the first phase of training faster than plain; then its benefit is lost, as "
-    "updates leave the orthogonal matrices; ONI keeps it, and ends with the lowest training error.",
-    text="Plain starts from weights N(0, 1/d), LeCun's; with torch's default, uniform of a third of that variance, it "
-    f"is also shown. OrthInit has gain 1. {START} The other two combinations have one seed. The spectra are of W "
-    "without its scale, of the first seed. Below them is what a practitioner would choose and the paper does not "
-    "compare with.",
+    shows="With orthogonal initialisation, training is faster than plain at first. The benefit is then lost, because "
+    "updates leave the orthogonal matrices. ONI keeps it and ends with the lowest training error.",
+    text="Plain is initialised with LeCun's N(0, 1/d); torch's default, uniform with a third of that variance, is "
+    f"also shown. OrthInit has gain 1. {START} The other two combinations have one seed. The spectra are those of "
+    "W without its scale, for the first seed. The last rows are what a practitioner would choose; the paper does "
+    "not compare with them.",
     keep=["spectrum"],
     claims=CLAIMS,
     charts=charts,
-    findings="In each seed OrthInit is ahead of plain in the first epoch, by less than seeds differ, and no longer in "
-    "the second. Under OrthInit the largest singular values grow past 1; ONI's never do. How far a spectrum moves is "
-    "no claim of the paper: as printed, at ten times OrthInit's learning rate, ONI's moves more, because five steps "
-    "bring the median singular value of a random Z only to 0.89, so that W follows what the updates do to Z; from an "
-    "orthogonal Z it moves about as little as OrthInit's. He initialisation and the factor sqrt 2 make the plain "
-    "rows a point better than the paper's. ONI as printed has the lowest mean test error here, by about as much as "
-    "10,000 test images can tell, but not in 20 layers (fig6).",
+    findings="In each seed OrthInit is ahead of plain in the first epoch, by less than the difference between seeds, "
+    "and no longer in the second. Under OrthInit the largest singular values grow above 1; ONI's never do. "
+    "The paper makes no claim about how far a spectrum moves. As printed, at ten times OrthInit's learning "
+    "rate, ONI's moves more: five steps raise the median singular value of a random Z only to 0.89, so W "
+    "follows the updates of Z. From an orthogonal Z it moves about as little as OrthInit's. With He "
+    "initialisation and the factor sqrt 2, the plain networks are a point better than the paper's. ONI as "
+    "printed has the lowest mean test error here, by about as much as 10,000 test images can resolve, but "
+    "not in 20 layers (fig6).",
 )

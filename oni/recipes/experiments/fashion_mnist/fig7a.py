@@ -85,12 +85,12 @@ EXPERIMENT = make_figure(
     ROWS,
     id="fig7a",
     title="Effects of the number of steps: ONI in a 6-layer MLP",
-    shows="Too few steps make it worse; 5 usually works best without residual connections. For this simple data set "
+    shows="Too few steps make it worse; 5 usually works best without residual connections. On this simple data set "
     "larger numbers are nearly equal.",
-    text="The paper does not say which numbers of steps it draws; here 1 to 7, as in its Figure A6. The learning rate "
-    "is chosen for each.",
+    text="The paper does not say which numbers of steps it plots; we use 1 to 7, as in its Figure A6. The learning "
+    "rate is chosen for each number.",
     claims=CLAIMS,
     charts=charts,
-    findings="With one step the singular values, and with them the signal, are so small that one seed "
-    "is still far behind at the end.",
+    findings="With one step the singular values, and therefore the signal, are so small that one seed is still far "
+    "behind at the end.",
 )

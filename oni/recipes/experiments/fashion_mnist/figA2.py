@@ -72,7 +72,7 @@ def vanishes(when: str) -> Callable[[Results], Judgement]:
             for name, network in ONI_NS.items()
         }
         texts = [
-            f"{name}: {max(activations):.1e} of the activation and {max(gradients):.1e} of the gradient are left"
+            f"{name}: {max(activations):.1e} of the activation and {max(gradients):.1e} of the gradient remains"
             for name, (activations, gradients) in left.items()
         ]
         return all_hold(has_vanished(*left["as printed"])), "; ".join(texts)
@@ -86,7 +86,7 @@ def gradient_stays(results: Results) -> Judgement:
         for name, network in ONI.items()
     }
     texts = [
-        f"{name}: {min(start):.2g} is left at the start and {min(end):.2g} at the end"
+        f"{name}: {min(start):.2g} remains at the start and {min(end):.2g} at the end"
         for name, (start, end) in left.items()
     ]
     return all_hold(map(mirror, has_vanished(*left["as printed"]))), "; ".join(texts)
@@ -116,11 +116,11 @@ EXPERIMENT = make_figure(
     ROWS,
     id="figA2",
     title="Activations and gradients, layer by layer, in a 20-layer MLP",
-    shows="Without scaling, activations and gradients vanish exponentially with depth, when training begins and at its "
-    "end. With it the gradient does not vanish.",
-    text="Mean absolute values over the first 256 training samples, as the figure's text has it (its formulas leave "
-    "out the division). They vanish, here, if the last layer's is less than a thousandth of the first hidden layer's "
-    f"(the activations) or the other way round (the gradients). {START}",
+    shows="Without scaling, activations and gradients vanish exponentially with depth, at the start and at the end of "
+    "training. With scaling the gradient does not vanish.",
+    text="Mean absolute values over the first 256 training samples, as described in the figure's text (its formulas "
+    "omit the division). Activations vanish if the value in the last layer is less than a thousandth of that in "
+    f"the first hidden layer; gradients, if the reverse holds. {START}",
     keep=["signal"],
     claims=CLAIMS,
     charts=charts,

@@ -84,7 +84,8 @@ EXPERIMENT = make_figure(
     text="The learning rate is chosen for each size.",
     claims=CLAIMS,
     charts=charts,
-    findings="The learning rates chosen in two epochs grow with the size: 0.05, 0.1, 0.5, 1, 1. At 0.5 one of the two "
-    "seeds with 64 rows was thrown back in its first epoch (66 % wrong, the other 36 %) and did not catch up: it ended "
-    "with 11.7 % training errors, the other with 5.1 %. Two seeds can't tell whether 64 rows are worse than 32.",
+    findings="The learning rates chosen in two epochs grow with the group size: 0.05, 0.1, 0.5, 1, 1. At 0.5 one of "
+    "the two seeds with 64 rows was set back in its first epoch (66 % wrong, the other 36 %) and did not "
+    "recover: it ended with a training error of 11.7 %, the other with 5.1 %. Two seeds cannot tell whether "
+    "64 rows are worse than 32.",
 )

@@ -69,15 +69,15 @@ EXPERIMENT = make_figure(
     ROWS,
     id="figA6",
     title="Training with 1 to 7 steps, and the spectra they give",
-    shows="More steps bring the singular values of the first layer nearer to 1, as seen after 200 steps of training.",
-    text="The caption says 10 layers where the text of the ablation says 6: all numbers of steps with 6 layers (the "
-    "runs of fig7a), and 1, 3, 5, 7 with 10 layers, one seed, at the learning rate chosen for 5 steps. The spectra "
-    "are of the first seed.",
+    shows="More steps bring the singular values of the first layer closer to 1, after 200 steps of training.",
+    text="The caption says 10 layers, the text of the ablation says 6. We run all numbers of steps with 6 layers (the "
+    "runs of fig7a), and 1, 3, 5, 7 with 10 layers, one seed, at the learning rate chosen for 5 steps. The "
+    "spectra are those of the first seed.",
     keep=["spectrum"],
     claims=[
         Claim(
             Kind.PAPER,
-            "More steps bring the singular values of layer 1 nearer to 1",
+            "More steps bring the singular values of layer 1 closer to 1",
             nearer_to_one,
             {"steps": SPECTRUM_STEP},
         )

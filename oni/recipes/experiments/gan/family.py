@@ -238,16 +238,16 @@ def make_sweeps(rows: Sequence[Row]) -> dict[str, str]:
 
 
 SHARED = (
-    "As printed: {network}, z of 128 normal numbers, Adam, one orthogonalisation for each update of the discriminator, "
-    "in which there is no learnable scale; rows are centred. As in the authors' code, the last, dense layer of the "
+    "As printed: {network}, z of 128 normal numbers, Adam, one orthogonalisation for each discriminator update, no "
+    "learnable scale in the discriminator; rows are centred. As in the authors' code, the last, dense layer of the "
     "discriminator keeps spectral normalisation with ONI too, images are in [-1, 1] and not mirrored. Unlike there, "
-    "each update of the discriminator has fresh real images, and the learning rate stays (it falls by 1 % an epoch "
-    "there): task_options.reuse_batch=true and task_options.epoch_decay=0.99 do as they do. An epoch is as many "
-    "updates of the generator as the images fill batches of 64, as in their code; so 200 epochs are 156,200 updates. "
-    "Preset paper is that. Preset full, for a CPU: {full}, batches of 32. laptop and smoke: the embedded Fashion-MNIST "
-    "sample with black around it, and smaller still. In narrower networks the learning rate is as much larger as they "
-    "are narrower (at width 16, 8e-4 for 2e-4): Adam changes every weight by about the learning rate, so that the "
-    "outputs change less where a filter has fewer inputs. "
+    "each discriminator update uses fresh real images, and the learning rate is constant (there it falls by 1 % per "
+    "epoch): task_options.reuse_batch=true and task_options.epoch_decay=0.99 select the code's behaviour. An epoch "
+    "has as many generator updates as the data has batches of 64, as in their code; so 200 epochs are 156,200 "
+    "updates. This is preset paper. Preset full, for a CPU: {full}, batches of 32. laptop and smoke: the embedded "
+    "Fashion-MNIST sample padded with black, and smaller still. The learning rate is inversely proportional to the "
+    "width of the network (at width 16, 8e-4 instead of 2e-4): Adam changes every weight by about the learning rate, "
+    "so outputs change less if a filter has fewer inputs. "
 )
 
 

@@ -64,12 +64,12 @@ COMPARED = (
 CLAIMS = [
     *(Claim(Kind.PAPER, text, judge_pair, {**PAPER_LENGTH, "seeds": 2}) for text, judge_pair in COMPARED),
     *(
-        Claim(Kind.OURS, f"In the beginning of training: {text}", judge_pair, {**LONG, "seeds": 2})
+        Claim(Kind.OURS, f"Early in training: {text}", judge_pair, {**LONG, "seeds": 2})
         for text, judge_pair in COMPARED
     ),
     Claim(
         Kind.OURS,
-        "In the beginning of training: the slip in the authors' first layer makes T > 2 worse",
+        "Early in training: the slip in the authors' first layer makes T > 2 worse",
         slip_makes_more_worse,
         LONG,
     ),
@@ -107,27 +107,27 @@ EXPERIMENT = make_figure(
     DISTANCES,
     id="fig8a",
     title="DCGAN: spectral normalisation and ONI of 0 to 5 steps",
-    shows="T = 0, which only bounds the spectrum, trains but gives a worse FID than SN; T = 1 is already better than "
-    "SN, T = 2 best (FID 20.75, SN 23.31), and larger T worse.",
+    shows="T = 0, which only bounds the spectrum, trains but has a worse FID than SN. T = 1 already beats SN, T = 2 "
+    "is best (FID 20.75, SN 23.31), and larger T is worse.",
     choices=describe_choices(
         "DCGAN of width 64",
         "width 16, 1,600 updates",
-        "The authors' code does not divide by the norm inside the iteration where a layer has more filters than "
-        "inputs, which in DCGAN is the first one; ONI is also run with that slip in the first layer, whatever its "
-        "shape, to see its share in larger T being worse.",
+        "The authors' code does not divide by the norm inside the iteration if a layer has more filters than inputs. "
+        "In DCGAN this is the first layer. ONI is also run with that slip in the first layer, whatever its shape, to "
+        "see whether it makes larger T worse.",
     ),
     presets=make_presets(),
     paper={"FID": {"SN": 23.31, "ONI, T = 2": 20.75}},
     claims=CLAIMS,
     charts=charts,
-    findings="So early, two seeds differ as much as the methods do: those of SN lie further apart than most means. In "
-    "the mean SN is ahead of ONI with 1 and 2 steps, by less than that. What does follow the number of steps, "
-    "in both seeds, is the discriminator: the more steps, the smaller its loss, and the loss of SN is that of "
-    "0 steps. In the mean, images are farther from real ones with 3 to 5 steps than with 0 to 2; that so "
-    "strong a discriminator leaves its generator behind at first may be why, and was not tested. Whether ONI "
-    "overtakes SN later is what the paper's length would show. The slip in the first layer has no share that "
-    "one seed could show: no run with it diverged, and images are farther with 2, 4 and 5 steps, and closer "
-    "with 1 and 3, than the mean of two seeds without it. A first layer of 16 filters has fewer than its 27 "
-    "inputs, so that the slip is added here on purpose; at the paper's width of 64 it is the shape that the "
-    "authors' code gets wrong.",
+    findings="This early, two seeds differ as much as the methods do: the two seeds of SN are further apart than most "
+    "means. On average SN is ahead of ONI with 1 and 2 steps, by less than that. The discriminator does "
+    "depend on the number of steps, in both seeds: more steps give a smaller loss, and the loss of SN equals "
+    "that of 0 steps. On average, images are further from real ones with 3 to 5 steps than with 0 to 2. The "
+    "reason may be that such a strong discriminator leaves its generator behind at first; this was not "
+    "tested. Only training of the paper's length would show whether ONI overtakes SN later. One seed shows "
+    "no effect of the slip in the first layer: no run with it diverged, and images are further from real "
+    "ones with 2, 4 and 5 steps, and closer with 1 and 3, than the mean of two seeds without it. A first "
+    "layer of 16 filters has fewer filters than its 27 inputs, so the slip is added here on purpose; at the "
+    "paper's width of 64, the authors' code has it because of the shape.",
 )

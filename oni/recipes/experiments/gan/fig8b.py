@@ -29,9 +29,7 @@ PRESETS = make_presets(laptop={"epochs": 2}, full={"epochs": 4})
 
 CLAIMS = [
     Claim(Kind.PAPER, "ONI is better than SN in all six settings", judge_pairs(PAIRS), PAPER_LENGTH),
-    Claim(
-        Kind.OURS, "In the beginning of training: ONI is better than SN in all six settings", judge_pairs(PAIRS), SHORT
-    ),
+    Claim(Kind.OURS, "Early in training: ONI is better than SN in all six settings", judge_pairs(PAIRS), SHORT),
     Claim(Kind.OURS, "No run diverges", nobody_diverges(ROWS), SHORT),
 ]
 
@@ -59,24 +57,24 @@ EXPERIMENT = make_figure(
     DISTANCES,
     id="fig8b",
     title="DCGAN: six settings of the optimiser",
-    shows="With six settings of Adam (learning rate, betas, updates of the discriminator for each of the generator), "
-    "ONI gives a better FID than SN in all.",
+    shows="With six settings of Adam (learning rate, betas, discriminator updates per generator update), ONI has a "
+    "better FID than SN in all.",
     choices=describe_choices(
         "DCGAN of width 64, ONI with T = 2, settings A to F as printed",
         "width 16, 800 updates, one seed",
-        "A run whose losses are not finite has diverged, and counts as infinitely far.",
+        "A run whose losses are not finite has diverged, and its distance counts as infinite.",
     ),
     presets=PRESETS,
     claims=CLAIMS,
     charts=charts,
-    findings="None of the twelve diverges, and none makes images that are all alike. By KID and FID, ONI is closer "
-    "to real images in all six settings, in all but F by far. Each has one seed, which is sure of these "
-    "twelve generators alone; in F they differ by less than most pairs of seeds do in Figure 8a. A "
-    "classifier of our own agrees but for D (Figure A7). With the usual Adam of Figure 8a, whose first "
-    "beta is 0 instead of .5 or .9, no such difference shows in twice as many updates; whether the betas "
-    "or the length make it was not tested. The distance on random features, drawn along training, says "
-    "the opposite in all but E: it shows how a run goes, and does not rank methods. As in Figure 8a the "
-    "discriminator with ONI has the smaller loss, in every setting. In F, whose first beta is .9, ONI's "
-    "images are black blotches on one green: to the eye a collapse, though its pixels differ from image "
-    "to image.",
+    findings="None of the twelve runs diverges, and none makes images that are all alike. By KID and FID, ONI is "
+    "closer to real images in all six settings, and by far in all but F. Each has one seed, so this is only "
+    "certain for these twelve generators; in F they differ by less than most pairs of seeds in Figure 8a. "
+    "Our own classifier agrees except for D (Figure A7). With the usual Adam of Figure 8a, whose first beta "
+    "is 0 instead of .5 or .9, there is no such difference in twice as many updates. Whether the betas or "
+    "the length cause it was not tested. The distance on random features, plotted along training, says the "
+    "opposite in all but E: it shows the progress of a run and does not rank methods. As in Figure 8a, the "
+    "discriminator with ONI has the smaller loss in every setting. In F, whose first beta is .9, ONI's "
+    "images are black blotches on the same green: visibly a collapse, although pixels differ from image to "
+    "image.",
 )

@@ -39,7 +39,7 @@ PRESETS = make_presets(full={"width": 24, "epochs": 5}, paper={"width": 128})
 
 CLAIMS = [
     Claim(Kind.PAPER, "ONI is better than SN with both losses", judge_pairs(PAIRS), PAPER_LENGTH),
-    Claim(Kind.OURS, "In the beginning of training: ONI is better than SN with both losses", judge_pairs(PAIRS), SHORT),
+    Claim(Kind.OURS, "Early in training: ONI is better than SN with both losses", judge_pairs(PAIRS), SHORT),
     Claim(Kind.OURS, "No run diverges", nobody_diverges(ROWS), SHORT),
 ]
 
@@ -67,19 +67,20 @@ EXPERIMENT = make_figure(
     DISTANCES,
     id="fig9",
     title="ResNet GAN: non-saturating and hinge loss",
-    shows="In a ResNet GAN, ONI gives a better FID than SN with the non-saturating and with the hinge loss.",
+    shows="In a ResNet GAN, ONI has a better FID than SN with the non-saturating and with the hinge loss.",
     choices=describe_choices(
         "ResNet GAN of width 128",
         "width 24, 1,000 updates, one seed",
-        "The paper does not say the number of steps; 3 as in the authors' script. It prints global sum pooling in the "
-        "discriminator, and the authors' code averages: both are run.",
+        "The paper does not state the number of steps; we use 3, as in the authors' script. The paper prints global "
+        "sum pooling in the discriminator, but the authors' code averages: we run both.",
     ),
     presets=PRESETS,
     claims=CLAIMS,
     charts=charts,
-    findings="So early, SN is ahead by KID with both losses and both poolings: surely for these eight generators, but "
-    "each has one seed, and in Figure 8a seeds lie as far apart as most of these pairs. By FID the two are equal with "
-    "the non-saturating loss and average pooling. As in DCGAN, the discriminator with ONI has the smaller loss in "
-    "every pair; whether that pays later is what the paper's length would show. With averages instead of sums, as in "
-    "the authors' code, ONI is nearer to SN with the hinge loss.",
+    findings="This early, SN is ahead by KID with both losses and both poolings. This is certain for these eight "
+    "generators, but each has one seed, and in Figure 8a seeds are as far apart as most of these pairs. By "
+    "FID the two are equal with the non-saturating loss and average pooling. As in DCGAN, the discriminator "
+    "with ONI has the smaller loss in every pair; only training of the paper's length would show whether "
+    "that pays off later. With averages instead of sums, as in the authors' code, ONI is closer to SN with "
+    "the hinge loss.",
 )

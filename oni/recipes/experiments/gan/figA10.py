@@ -10,7 +10,7 @@ __all__ = ["EXPERIMENT"]
 EXPERIMENT = make_sheets(
     id="figA10",
     title="DCGAN: images for three settings of the optimiser",
-    shows="Images by SN and by ONI with T = 2 in settings A, B and C at the end of training, not chosen by hand.",
+    shows="Images from SN and from ONI with T = 2 in settings A, B and C at the end of training, not chosen by hand.",
     choices="The runs are those of fig8b, with its choices.",
     rows={
         f"{letter}, {name}": player

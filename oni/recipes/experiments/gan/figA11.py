@@ -10,8 +10,8 @@ __all__ = ["EXPERIMENT"]
 EXPERIMENT = make_sheets(
     id="figA11",
     title="ResNet GAN: images with both losses",
-    shows="Images by SN and by ONI with the non-saturating and the hinge loss at the end of training, not chosen by "
-    "hand.",
+    shows="Images from SN and from ONI with the non-saturating and the hinge loss at the end of training, not chosen "
+    "by hand.",
     choices="The runs are those of fig9 with sum pooling, as printed, and with its choices.",
     rows={
         f"{label.partition(',')[0]}, {name}": player

@@ -46,7 +46,7 @@ EXPERIMENT = replace(
     fig8a.EXPERIMENT,
     id="figA7",
     title="DCGAN: Inception scores of Figure 8",
-    shows="By the Inception score too, ONI with T = 2 is better than SN, and better in all six settings.",
+    shows="ONI with T = 2 also beats SN by the Inception score, in all six settings too.",
     choices=describe_choices("the DCGANs of Figure 8", "the runs of fig8a and fig8b", NEEDS_SCORES),
     presets={
         name: {**sizes, "setting_epochs": fig8b.PRESETS[name]["epochs"]}
@@ -57,9 +57,9 @@ EXPERIMENT = replace(
     claims=judge_scores(PAIRS),
     table=make_table(ROWS, SCORES),
     charts=charts,
-    findings="A classifier of our own tells the methods apart more clearly than KID does in Figure 8a: both seeds of "
-    "SN have a larger class score than every seed of ONI, and in the mean it falls with the number of steps up to 3. "
-    "In the six settings, where ONI has 2 steps and each method one seed, it is the other way round in all but D. All "
-    "are far below 10, the most there is: so early is this in training. The class score is not the Inception score: it "
-    "is that of a network which knows no other classes than these ten.",
+    findings="Our own classifier separates the methods more clearly than KID does in Figure 8a: both seeds of SN have "
+    "a higher class score than every seed of ONI, and the mean score falls with the number of steps up to 3. "
+    "In the six settings, where ONI has 2 steps and each method one seed, the order is reversed in all but "
+    "D. All scores are far below the maximum of 10, because this is so early in training. The class score is "
+    "not the Inception score: its network knows only these ten classes.",
 )

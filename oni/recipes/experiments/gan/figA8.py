@@ -25,12 +25,12 @@ EXPERIMENT = replace(
     fig9.EXPERIMENT,
     id="figA8",
     title="ResNet GAN: Inception scores of Figure 9",
-    shows="By the Inception score too, ONI is better than SN with both losses.",
+    shows="ONI also beats SN by the Inception score, with both losses.",
     choices=describe_choices("the ResNet GANs of Figure 9", "the runs of fig9", NEEDS_SCORES),
     claims=judge_scores(fig9.PAIRS),
     table=make_table(fig9.ROWS, SCORES),
     charts=charts,
-    findings="By a classifier of our own, SN has the larger class score but for the hinge loss with average pooling, "
-    "where ONI has. With sum pooling, as the paper prints it, SN is farther ahead than with averages. One seed each, "
-    "at the beginning of training; it is not the Inception score.",
+    findings="By our own classifier, SN has the higher class score, except for the hinge loss with average pooling, "
+    "where ONI has. With sum pooling, as the paper prints it, SN is further ahead than with averages. One "
+    "seed each, early in training; this is not the Inception score.",
 )

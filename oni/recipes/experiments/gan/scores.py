@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 __all__ = ["NEEDS_SCORES", "judge_scores", "score_charts"]
 
 NEEDS_SCORES = (
-    "The Inception score needs the class scores of the Inception network, which --inception FILE has if its network "
-    "gives them. Without, a classifier that oni trained on the same data (--classifier RUN) gives a score of its own, "
-    "from 1 to its 10 classes, which is not the Inception score."
+    "The Inception score needs the class scores of the Inception network, which --inception FILE provides if its "
+    "network returns them. Otherwise a classifier that oni trained on the same data (--classifier RUN) gives its own "
+    "score, from 1 to its 10 classes, which is not the Inception score."
 )
 
 
@@ -31,13 +31,13 @@ def judge_scores(pairs: Pairs) -> list[Claim]:
     return [
         Claim(
             Kind.PAPER,
-            "ONI has a larger Inception score than SN",
+            "ONI has a higher Inception score than SN",
             partial(judge, pairs, "inception_score"),
             PAPER_LENGTH,
         ),
         Claim(
             Kind.OURS,
-            "In the beginning of training: ONI has a larger class score than SN, by a classifier of our own",
+            "Early in training: ONI has a higher class score than SN, by our own classifier",
             partial(judge, pairs, "class_score"),
             SHORT,
         ),

@@ -94,8 +94,8 @@ def make_table(rows: Mapping[str, Row]) -> Callable[[Results], Comparison]:
         return Comparison(
             ["GAN", "updates", "deviation of a pixel", "training"],
             cells,
-            "Images are the first ones from one z, the same for all, and not chosen. The deviation of a pixel over "
-            "generated images in [-1, 1] is 0 where all are alike, and about 0.5 in CIFAR-10.",
+            "All rows use the same z, and the images are the first ones, not chosen by hand. The deviation of a pixel "
+            "over generated images in [-1, 1] is 0 if all are alike, and about 0.5 in CIFAR-10.",
         )
 
     return table

@@ -138,7 +138,7 @@ def nobody_diverges(rows: Sequence[Row]) -> Callable[[Results], Judgement]:
         for row in rows:
             diverged = [run for run in find_runs(results, row) if run.measured["status"] == "diverged"]
             failed += [f"{row.title}: {outcome(run)}" for run in diverged]
-        return not failed, "; ".join(failed) or f"all {len(results)} runs trained to their end"
+        return not failed, "; ".join(failed) or f"all {len(results)} runs trained to the end"
 
     return judge
 
@@ -203,14 +203,17 @@ def describe_columns(results: Results, columns: Sequence[Column]) -> str:
             f"command with {OPTIONS[kind]}."
         )
         if by.get("biased") and "fid" in names and kind == "inception":
-            words.append("With fewer samples than the 2048 features would need, FID is too large; KID has no bias.")
+            words.append("With fewer samples than the 2048 features need, FID is too large; KID is unbiased.")
     if TRAINING_DISTANCE in names:
         words.append(
             "Random features: the Frechet distance on features of a small network with random weights, on 1,000 "
-            "images; it is no FID."
+            "images; it is not FID."
         )
     if "d_loss" in names:
-        words.append("The discriminator's loss is its mean over the last epoch: the smaller, the better it tells.")
+        words.append(
+            "The discriminator's loss is its mean over the last epoch: the smaller the loss, the better it tells "
+            "generated images from real ones."
+        )
     return " ".join([*words, COST_NOTE])
 
 

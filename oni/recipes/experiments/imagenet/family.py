@@ -211,8 +211,8 @@ RELEASED = (
 # Reading the results.
 
 NOTE = (
-    "Errors in percent, means over seeds ± their standard deviation. Lowest: of the epoch with the lowest test error, "
-    "which the released code reports, so the paper's numbers stand beside it; last: of the last epoch."
+    "Errors in percent, means over seeds ± their standard deviation. Lowest: in the epoch with the lowest test error, "
+    "which the released code reports, so it is compared with the paper's numbers; last: in the last epoch."
 )
 MORE_COLOURS = ("#666666", "#0072B2", "#E69F00", "#D55E00", "#CC79A7", "#009E73", "#56B4E9", "#8B5A2B", "#7A5195")
 

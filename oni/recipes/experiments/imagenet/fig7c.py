@@ -66,7 +66,7 @@ def table(results: Results) -> Comparison:
                 ]
             )
     columns = ["steps", "last, train", "lowest, test", "last, test", "learning rate", "seeds"]
-    note = "Errors in percent, means over seeds ± their standard deviation. The paper draws this and prints no numbers."
+    note = "Errors in percent, means over seeds ± their standard deviation. The paper shows a plot and no numbers."
     return Comparison(columns, cells, note + describe_differences(results))
 
 
@@ -113,10 +113,10 @@ def charts(results: Results) -> list[Chart]:
 EXPERIMENT = Experiment(
     id="fig7c",
     title="Effects of the number of steps: ONI in ResNet-18 without BN, ImageNet",
-    shows="Too few and too many steps both make it worse; 2 usually work best in residual networks.",
-    choices=CHOICES + "The caption says ResNet-18, the text without BN. The paper does not say which numbers of steps "
-    "it draws; here 1 to 5 and 7. With 2 steps these are runs of Table 4. Its released code has 3 steps for this "
-    "network. Presets laptop and full as in Table 4.",
+    shows="Too few and too many steps both make it worse; 2 usually works best in residual networks.",
+    choices=CHOICES + "The caption says ResNet-18, the text says without BN. The paper does not say which numbers of "
+    "steps it plots; we use 1 to 5 and 7. The runs with 2 steps are those of Table 4. The released "
+    "code has 3 steps for this network. Presets laptop and full as in Table 4.",
     presets={
         "smoke": {**PRESETS["smoke"], "options": TINY},
         "laptop": {**PRESETS["laptop"], "options": SMALL},

@@ -82,7 +82,7 @@ def table(results: Results) -> Comparison:
                     ]
                 )
     columns = ["paper", "lowest", "last", "learning rate, weight decay", "seeds"]
-    note = NOTE + " All are of the test images." + describe_differences(results)
+    note = NOTE + " All are on the test images." + describe_differences(results)
     return Comparison(["network, method", *columns], cells, note)
 
 
@@ -121,8 +121,8 @@ def charts(results: Results) -> list[Chart]:
 
 
 MORE = (
-    "The better of the weight decays 1e-4 and 2e-4 is reported, as in the text; the released code has 2e-4 for ResNet"
-    " and for ResNetVar with ONI, 1e-4 for ResNetVar. Presets laptop and full: 20 classes of ImageNet at 64 x 64, a "
+    "We report the better of the weight decays 1e-4 and 2e-4, as in the text. The released code has 2e-4 for ResNet "
+    "and for ResNetVar with ONI, 1e-4 for ResNetVar. Presets laptop and full: 20 classes of ImageNet at 64 x 64, a "
     "quarter of the filters, batches of 64, a weight decay of 1e-4. The time is measured by oni bench overhead."
 )
 EXPERIMENT = Experiment(

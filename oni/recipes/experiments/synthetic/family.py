@@ -59,7 +59,7 @@ ROUNDING = 1e-9
 CLOSE = 1e-3
 """How near the delta of another form or precision must stay to that of the stable form in float64."""
 NO_NUMBERS = (
-    "The paper draws this and prints no numbers. Ours: means over seeds, ± their standard deviation; inf is not finite."
+    "The paper shows a plot and no numbers. Ours: means over seeds, ± their standard deviation; inf means not finite."
 )
 
 

@@ -133,7 +133,7 @@ def olm_fails_on_singular(results: Results) -> Judgement:
 CLAIMS = [
     Claim(
         Kind.MATHEMATICS,
-        "More steps bring every singular value nearer to 1, and none past it",
+        "More steps bring every singular value closer to 1, and none above it",
         stretches_towards_one,
         MANY_SEEDS,
     ),
@@ -141,7 +141,7 @@ CLAIMS = [
     Claim(Kind.MATHEMATICS, "ONI works well on a singular matrix too", oni_works_on_singular, MANY_SEEDS),
     Claim(
         Kind.MATHEMATICS,
-        "There the eigendecomposition of OLM is numerically unstable",
+        "On such a matrix the eigendecomposition of OLM is numerically unstable",
         olm_fails_on_singular,
         MANY_SEEDS,
     ),
@@ -186,9 +186,10 @@ def draw(results: Results) -> Figure:
 EXPERIMENT = Experiment(
     id="fig1",
     title="Singular values against the number of steps",
-    shows="ONI controls how orthogonal a weight matrix is by stretching its singular values towards 1 step by step.",
-    choices="The paper does not say which matrix it draws: here the 64 x 256 of N(3, 1) of its Figures 2 and 3, under "
-    "Algorithm 2. The singular matrix is the same with its last 16 rows copies of the first 16, in float32.",
+    shows="ONI controls how orthogonal a weight matrix is: each step stretches its singular values towards 1.",
+    choices="The paper does not say which matrix it plots: we use the 64 x 256 matrix of N(3, 1) of its Figures 2 and "
+    "3, under Algorithm 2. The singular matrix is the same, with its last 16 rows copied from the first 16, "
+    "in float32.",
     presets=PRESETS,
     parameters=(Stretch,),
     plan=plan,

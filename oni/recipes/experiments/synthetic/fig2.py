@@ -120,8 +120,8 @@ EXPERIMENT = Experiment(
     title="Convergence of Algorithm 1",
     shows="On Z of 64 x 256 entries N(3, 1), Algorithm 1 converges well; 10 iterations are required for a good "
     "orthogonalisation.",
-    choices="Algorithm 1 as it stands: no centring, Frobenius bound. What is good is not said: here, delta below a "
-    "tenth of its start.",
+    choices="Algorithm 1 as printed: no centring, Frobenius bound. The paper does not define good; we take it as "
+    "delta below a tenth of its initial value.",
     presets=PRESETS,
     parameters=(Convergence,),
     plan=make_convergence_plan(SHAPE, MEAN, ["ONI"], STEPS, (0, 2, 4, 6, 8, 10)),

@@ -63,8 +63,8 @@ def caption_is_right(results: Results) -> Judgement:
     runs = results.where(shape=WIDE, method="OLM-G32")
     row, column = runs.mean("delta_row"), runs.mean("delta_column")
     return abs(row - 8) < 0.1 and abs(column - 5.66) < 0.1, (
-        f"32 x 64 gives OLM-G32 a row delta of {row:.2f} and a column delta of {column:.2f}, printed are 8 and 5.66: "
-        "the shape is 64 x 32, as the section's text has it"
+        f"32 x 64 gives OLM-G32 a row delta of {row:.2f} and a column delta of {column:.2f}, but 8 and 5.66 are "
+        "printed: the shape is 64 x 32, as in the text of the section"
     )
 
 
@@ -124,8 +124,8 @@ def draw(results: Results) -> Figure:
 EXPERIMENT = Experiment(
     id="tableA2",
     title="Row and column orthogonality of ONI and of OLM in groups",
-    shows="On Z of 64 x 32 entries N(0, 1), OLM in groups makes neither rows nor columns orthogonal, the less so the "
-    "smaller the groups; ONI makes the columns orthogonal.",
+    shows="On Z of 64 x 32 entries N(0, 1), OLM in groups makes neither rows nor columns orthogonal, and smaller "
+    "groups are worse; ONI makes the columns orthogonal.",
     choices=f"No centring: with it, a group of 32 rows of 32 entries would be singular. ONI with {FULL_STEPS} steps.",
     presets={"smoke": {"seeds": 8}, "laptop": {"seeds": 100}, "paper": {"seeds": 500}},
     parameters=(Grouping,),

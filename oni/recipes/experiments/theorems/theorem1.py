@@ -132,13 +132,13 @@ def rows_orthonormal_when_tall(results: Results) -> Judgement:
     delta = results.where(case="n > d").values("delta_row")
     return max(delta) < EXACT, (
         f"64 rows of 32 entries have rank 32: the row delta is {min(delta):.4f}, the square root of n - d, and can't "
-        "be less; the premise for n > d has to be W^T W = I"
+        "be smaller; the premise for n > d must be W^T W = I"
     )
 
 
 def needs_normal_inputs(results: Results) -> Judgement:
     held, text = properties(HOLDING, distribution="uniform")(results)
-    return not held, f"uniform entries do as well: {text}"
+    return not held, f"uniform entries work as well: {text}"
 
 
 NEEDS = {"seeds": 5}
@@ -148,7 +148,7 @@ CLAIMS = [
     Claim(Kind.MATHEMATICS, "n > d: (1) and (4) hold, given W^T W = I", properties({"n > d": HOLDING["n > d"]}), NEEDS),
     Claim(
         Kind.MATHEMATICS,
-        "Those not named do not hold: (1), (4) for n < d, (2), (3) for n > d",
+        "The others do not hold: (1), (4) for n < d, (2), (3) for n > d",
         properties({"n < d": (1, 4), "n > d": (2, 3)}, hold=False),
         NEEDS,
     ),
@@ -219,11 +219,11 @@ def draw(results: Results) -> Figure:
 
 EXPERIMENT = Experiment(
     id="theorem1",
-    title="What orthogonal weights keep of a signal",
+    title="What orthogonal weights preserve of a signal",
     shows="For h = W x with W W^T = I: (1) |h| = |x|, (2) h has zero mean and covariance sigma_1^2 I, (3) and (4) the "
     "same for the gradients. All hold for n = d, (2) and (3) for n < d, (1) and (4) for n > d.",
-    choices="Sizes, and how the inputs are distributed: normal and uniform entries, of standard deviations 2 and 0.5. "
-    "For n > d the columns are orthonormal, as rows can't be.",
+    choices="Sizes and input distributions: normal and uniform entries, with standard deviations 2 and 0.5. For n > d "
+    "the columns are orthonormal, because the rows can't be.",
     presets={
         "smoke": {"seeds": 2, "samples": 5_000},
         "laptop": {"seeds": 5, "samples": 50_000},

@@ -152,7 +152,8 @@ def each_is_isometric(results: Results) -> Judgement:
 def covariance_is_identity(results: Results) -> Judgement:
     variance = results.where(kind="jacobian", center=False, scale="sqrt 2").mean("variance")
     return abs(variance - 1) < 0.01, (
-        f"measured {variance:.3f} I, which is sigma^2 I; the result stands, as it needs only that W x is symmetric"
+        f"measured {variance:.3f} I, which is sigma^2 I; the result still holds, because it only needs W x to be "
+        "symmetric"
     )
 
 
@@ -188,19 +189,19 @@ CLAIMS = [
     Claim(Kind.MATHEMATICS, "W x has covariance I, as the proof says", covariance_is_identity, NEEDS),
     Claim(
         Kind.MATHEMATICS,
-        "sqrt 2 keeps the activations' mean square, W uncentred",
+        "sqrt 2 preserves the activations' mean square, W uncentred",
         gain_is(False, "sqrt 2", "forward", 1.0),
         NEEDS,
     ),
     Claim(
         Kind.MATHEMATICS,
-        "sqrt 2 keeps it with Algorithm 2, whose W is centred",
+        "sqrt 2 preserves it with Algorithm 2, whose W is centred",
         gain_is(True, "sqrt 2", "forward", 1.0),
         NEEDS,
     ),
     Claim(
         Kind.MATHEMATICS,
-        "sqrt 2 keeps the gradients' mean square, W centred",
+        "sqrt 2 preserves the gradients' mean square, W centred",
         gain_is(True, "sqrt 2", "backward", 1.0),
         NEEDS,
     ),
@@ -218,25 +219,25 @@ CLAIMS = [
     ),
     Claim(
         Kind.MATHEMATICS,
-        "1.7129 keeps the activations' mean square, W centred",
+        "1.7129 preserves the activations' mean square, W centred",
         gain_is(True, "1.7129", "forward", 1.0),
         NEEDS,
     ),
     Claim(
         Kind.MATHEMATICS,
-        "sqrt 2 keeps activations through 20 layers, W uncentred",
+        "sqrt 2 preserves activations through 20 layers, W uncentred",
         kept_by_network(False, "sqrt 2", "forward"),
         NEEDS,
     ),
     Claim(
         Kind.MATHEMATICS,
-        "sqrt 2 keeps activations through 20 layers, W centred",
+        "sqrt 2 preserves activations through 20 layers, W centred",
         kept_by_network(True, "sqrt 2", "forward"),
         NEEDS,
     ),
     Claim(
         Kind.MATHEMATICS,
-        "sqrt 2 keeps gradients through 20 layers, W centred",
+        "sqrt 2 preserves gradients through 20 layers, W centred",
         kept_by_network(True, "sqrt 2", "backward"),
         NEEDS,
     ),
@@ -252,7 +253,7 @@ def make_table(results: Results) -> Comparison:
             row += [Quantity(predict_gain(center, scale, way), digits=4), Quantity(mean, half, 4)]
         cells.append(row)
     columns = ["W", "scale", "forward: theory", "forward: ours", "backward: theory", "backward: ours"]
-    note = "Gain in mean square of one ReLU layer after another; the paper's theorem asks for 1. ± is at 99 %."
+    note = "Gain in mean square per ReLU layer; the paper's theorem asks for 1. ± is at 99 %."
     return Comparison(columns, cells, note)
 
 
@@ -291,7 +292,7 @@ EXPERIMENT = Experiment(
     shows="For h = max(0, W x) with W W^T = sigma^2 I and x standard normal, sigma^2 = 2 gives E[J J^T] = I: a factor "
     "of sqrt 2 gives each layer dynamical isometry.",
     choices="Sizes: 32 x 64 for the Jacobian, 128 x 256 for single layers after a ReLU, 20 layers of 256 x 256. The "
-    "theorem leaves out that Algorithm 2 centres W, so each is measured with and without.",
+    "theorem ignores that Algorithm 2 centres W, so everything is measured with and without centring.",
     presets={
         "smoke": {"seeds": 1, "samples": 500},
         "laptop": {"seeds": 5, "samples": 20_000},
