@@ -75,7 +75,7 @@ def test_everyone_on_one_weight(results):
 def test_the_tables_of_the_readme(results):
     wide, square, network = cells(HEADLINES["speed"](results))
     assert wide[1:] == ["2 / 4 ms (cholesky)", "5 / 4 ms (cholesky)", "6 / 4 ms (cholesky)"]
-    assert square[0] == "one weight, 512 x 512, as training leaves an orthogonal start"
+    assert square[0] == "one weight, 512 x 512, spectrum as after training"
     assert network[0].startswith("a training step of a 20-layer")
     peers = {row[0]: row[3] for row in cells(HEADLINES["peers"](results))}
     assert (peers["oni"], peers["Cholesky"], peers["geotorch"]) == ("6 ms", "4 ms", "not measured")

@@ -73,7 +73,7 @@ def opposite(run):
     return 100 - train, 100 - test
 
 
-WHOLE = "OLM of whole layers is worse than in groups of 64 rows"
+WHOLE = "OLM on whole layers is worse than in groups of 64 rows"
 
 
 def test_table1_claims_hold_for_the_paper_s_own_numbers_where_the_rule_can_be_sure():
@@ -220,7 +220,7 @@ def test_table2_claims_of_the_shallow_network():
     assert judge_shallow(oni_released=10, oni_searched=10) == ["held"] * 4
     assert judge_shallow(bn=10) == ["not held", "not held", "undecided", "undecided"]
     assert judge_shallow(xavier=10) == ["undecided", "undecided", "not held", "not held"]
-    assert judge_shallow(oni=10) == ["undecided"] * 4, "ONI as the text has it, at 0.1, is not what is compared"
+    assert judge_shallow(oni=10) == ["undecided"] * 4, "ONI as described in the text, at 0.1, is not what is compared"
 
 
 def test_fig7b_claims():
