@@ -11,7 +11,7 @@ CATALOGUE = {
     "demo": ("Which learning rates do four 10-layer networks tolerate?", "smoke laptop"),
     "practice": ("ONI compared with common practice, in 10, 20 and 50 layers", "smoke laptop full"),
     "certified": ("Certified networks: images that no small perturbation moves to another class", "smoke laptop full"),
-    "conditioning": ("Condition numbers from an orthogonal start, and sigma_min=0.9 beside 5 steps", "smoke laptop full"),
+    "conditioning": ("Condition numbers in training, and sigma_min=0.9 against 5 steps", "smoke laptop full"),
     "fig1": ("Singular values against the number of steps", "smoke laptop paper"),
     "fig2": ("Convergence of Algorithm 1", "smoke laptop paper"),
     "fig3": ("Centring and compact spectral bounding speed up the iteration", "smoke laptop paper"),

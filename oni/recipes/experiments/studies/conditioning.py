@@ -245,7 +245,7 @@ SMALL = {"data": "generated", "mnist": "fashion-mnist-sample", "samples": 64, "e
 LARGE = {"data": "cifar10", "samples": 10_000, "epochs": 4}
 EXPERIMENT = Experiment(
     id="conditioning",
-    title="Condition numbers from an orthogonal start, and sigma_min=0.9 beside 5 steps",
+    title="Condition numbers in training, and sigma_min=0.9 against 5 steps",
     shows="Training from an orthogonal start keeps the condition numbers of the proxies near 2, so that sigma_min=0.9, "
     "with steps chosen anew once an epoch, takes two or three steps, leaves a smaller delta than 5 Newton steps and "
     "trains as well.",
