@@ -20,10 +20,10 @@ M = TypeVar("M", bound=nn.Module)
 
 
 def bake(model: M) -> M:
-    """Replace every orthogonal weight by its present value, in place: plain modules, with the keys of plain ones.
+    """Replace every orthogonal weight by its current value, in place: the result is plain modules with plain keys.
 
-    The parameters stay the same objects, now holding the weights instead of the proxies; shared ones stay shared. The
-    model then pickles, exports and loads like one that never met this package. A plain model is left as it is.
+    The parameters stay the same objects and now hold the weights instead of the proxies; shared ones stay shared. The
+    model then pickles, exports and loads as if it had never been converted. A plain model is left unchanged.
 
     Raises:
         ValueError: if a weight has another parametrization on top of the orthogonal one; the model is untouched.

@@ -45,12 +45,12 @@ M = TypeVar("M", bound=nn.Module)
 
 @contextmanager
 def cached(model: M) -> Iterator[M]:
-    """Within this scope, compute every orthogonal weight of a model once, those of equal shape in one batched call.
+    """Within this scope, compute every orthogonal weight of a model once, with one batched call per shape.
 
     However many forward and ``backward()`` calls run inside, gradients equal those without it. A weight is computed
-    again when its proxy has changed: by an optimizer, ``load_state_dict``, ``.to()``, whatever torch keeps count of.
-    A write through ``.data`` or numpy inside the scope is **not** seen. Outside it, a weight lives for one forward pass
-    and is never stale.
+    again when torch records a change of its proxy: by an optimizer, ``load_state_dict``, ``.to()``. A write through
+    ``.data`` or numpy inside the scope goes **unnoticed**. Outside it, a weight lives for one forward pass and is never
+    stale.
 
     Use it around several forward passes with the same weights: both losses of a GAN's discriminator, gradient
     accumulation, a recurrent cell in a loop, an evaluation. For deployment :func:`oni.bake` the model instead.

@@ -40,31 +40,31 @@ def convert(
 ) -> M:
     """Make the linear, convolutional and recurrent layers of a model orthogonal, in place.
 
-    Attention's input projection is converted too, its queries, keys and values each alone (also where a linear layer
-    called ``qkv`` holds them), and so is ``Conv1D`` of the transformers library. Of recurrent layers and cells the
-    recurrent weights are, each gate alone; those of the input are left free. ``oni.summary`` then lists every layer,
-    what was done, and why a layer was left alone. A converted model computes each weight once in every forward pass,
-    those of equal shape in one batched call.
+    The input projection of attention is converted too, with queries, keys and values as separate matrices (also in a
+    linear layer called ``qkv``), and so is ``Conv1D`` of the transformers library. In recurrent layers and cells, the
+    recurrent weights are converted, each gate as a separate matrix; input weights are left free. ``oni.summary`` lists
+    every layer, its options, and why a layer was left alone. A converted model computes each weight once per forward
+    pass, with one batched call per shape.
 
-    A depthwise convolution is as many matrices of one row: each filter gets norm 1 and, centred as ``"auto"`` has it,
-    sum 0, so it no longer sees a constant. ``skip`` such layers, or pass ``center=False``, where that matters.
+    A depthwise convolution is a batch of one-row matrices: each filter gets norm 1 and, with ``center="auto"``, sum 0,
+    so it no longer responds to a constant input. If that matters, ``skip`` such layers or pass ``center=False``.
 
     Args:
-        model: any module. Its parameters stay the same objects, shared ones stay shared, optimizers go on working.
+        model: any module. Its parameters stay the same objects, shared ones stay shared, optimizers keep working.
             Convert before wrapping it in ``DistributedDataParallel`` or ``fully_shard``.
-        only: convert these alone: a module type, a name or a glob pattern on qualified names (``"features.*"``), a
-            function of (name, module), or a list of such.
-        skip: leave these out; the same kinds.
+        only: convert only these: a module type, a name or a glob pattern on qualified names (``"features.*"``), a
+            function of (name, module), or a list of these.
+        skip: leave these out; accepts the same kinds.
         steps, sigma_min, scale, learn_scale, center, bound, groups, schedule: as in :func:`oni.orthogonal`. Equal
-            steps are not equal orthogonality: 5 leave a 16 x 144 weight at a distance of 0.01 and a 256 x 256 one at 8.
-            With ``sigma_min`` each weight gets what it needs.
+            steps do not mean equal orthogonality: after 5 steps, a 16 x 144 weight is at a distance of 0.01, a 256 x
+            256 weight at 8. With ``sigma_min`` each weight gets what it needs.
         start: ``"orthogonal"`` replaces every weight by its polar factor first, once. A square Gaussian weight then
             needs two steps instead of eight, and a deep ReLU network keeps its signal with
             ``convert(model, sigma_min=0.9, start="orthogonal", scale="relu", center=False)``. Pretrained weights are
             lost: leave it out for them.
 
     Returns:
-        The model itself. Layers that are orthogonal already with these options stay as they are.
+        The model itself. Layers that are already orthogonal with these options are left unchanged.
 
     Raises:
         ValueError: if a chosen layer can't be converted, or can't reach ``sigma_min``; it is named, and the model is
@@ -75,8 +75,8 @@ def convert(
     >>> [name for name, _ in model.named_parameters()]
     ['0.bias', '0.parametrizations.weight.original', '2.weight', '2.bias']
 
-    The size of a proxy does not matter to its weight, so weight decay would only shrink it; :func:`oni.param_groups`
-    leaves proxies out:
+    A weight does not depend on the scale of its proxy, so weight decay would only shrink the proxy;
+    :func:`oni.param_groups` leaves proxies out:
 
     >>> import oni
     >>> optimizer = torch.optim.SGD(oni.param_groups(model, weight_decay=1e-4), lr=0.1)

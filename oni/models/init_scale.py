@@ -21,15 +21,15 @@ M = TypeVar("M", bound=nn.Module)
 
 
 def init_scale(model: M, batch: Any, *, std: float | Mapping[str, float] = 1.0) -> M:
-    r"""Start the learnable scales so that each layer's pre-activations have unit variance on a batch.
+    r"""Initialise the learnable scales so that each layer's pre-activations have unit variance on a batch.
 
     The paper's data-dependent initialisation (after Salimans and Kingma, 2016): in one forward pass, layer by layer,
 
     .. math:: g_i \leftarrow g_i\, r / s_i, \qquad b_i \leftarrow -m_i\, r / s_i,
 
     where :math:`m_i` and :math:`s_i` are the mean and standard deviation of filter i's output without its bias, over
-    the batch and all positions, and r is ``std``. Each layer sees the inputs that the layers before it give *after*
-    their own change. A filter whose output does not vary keeps its scale.
+    the batch and all positions, and r is ``std``. Each layer sees the outputs of the previous layers *after* their
+    own initialisation. A filter whose output does not vary keeps its scale.
 
     In a residual network without normalisation, unit variance in every layer lets the sum grow with each of its L
     branches, and large learning rates fail. Give the last layer of each branch a ``std`` of :math:`L^{-1/2}`.
@@ -37,10 +37,10 @@ def init_scale(model: M, batch: Any, *, std: float | Mapping[str, float] = 1.0) 
     Args:
         model: a model with linear or convolutional layers made orthogonal with ``learn_scale=True``.
         batch: what the model is called with: a tensor, a tuple of arguments, or a dict of keyword arguments.
-        std: the standard deviation to start with, of all layers or by glob patterns on their names; 1 for the rest.
+        std: the target standard deviation, for all layers or by glob patterns on their names; 1 for the rest.
 
     Returns:
-        The model itself. Only scales and biases of those layers change; running statistics stay as they were.
+        The model itself. Only scales and biases of those layers change; running statistics are unchanged.
 
     >>> from oni.nn import Linear
     >>> layer = Linear(8, 4, learn_scale=True)

@@ -13,14 +13,14 @@ __all__ = ["param_groups"]
 
 
 def param_groups(model: nn.Module, *, weight_decay: float) -> list[dict[str, Any]]:
-    """The parameters of a model for an optimizer: proxies without weight decay, the rest with.
+    """Group the parameters of a model for an optimizer: proxies without weight decay, the rest with it.
 
-    The size of a proxy does not matter to its weight, so decay would only shrink it, which raises its effective
-    learning rate. The learnt scale of such a weight does not decay either.
+    A weight does not depend on the scale of its proxy, so decay would only shrink the proxy and raise its effective
+    learning rate. The learnable scale of such a weight does not decay either.
 
     Args:
         model: any module, converted or not.
-        weight_decay: of all other parameters, biases included, as ``model.parameters()`` would have it.
+        weight_decay: for all other parameters, including biases, as with ``model.parameters()``.
 
     Returns:
         One or two groups, each parameter once.

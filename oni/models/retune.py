@@ -33,15 +33,15 @@ class Retuned:
 def retune(model: nn.Module) -> list[Retuned]:
     """Choose the cheapest steps, bound and schedule again, in place, for every weight with a ``sigma_min``.
 
-    Training moves the singular values of the proxies, so what certified the target at first may not do so later, or may
-    cost more than is needed. Once an epoch is often enough for most: it takes a singular value decomposition of each
-    weight. On several processes call it on all, as equal proxies get equal choices.
+    Training moves the singular values of the proxies, so the first choice may later miss the target or cost more
+    than necessary. Once per epoch is usually enough: it takes a singular value decomposition of each weight. With
+    several processes, call it on all of them: equal proxies get equal choices.
 
     Returns:
-        What changed; empty if nothing did.
+        The changes; empty if there are none.
 
     Raises:
-        ValueError: if the model has no targets, or if a weight can't reach its own any more (a dead filter): it is
+        ValueError: if the model has no targets, or if a weight can't reach its target any more (a dead filter): it is
             named, and nothing is changed.
 
     >>> import oni

@@ -28,13 +28,13 @@ def share(model: M, process_group: dist.ProcessGroup | None = None) -> M:
     """Share the work of orthogonalisation between the ranks that train a model together, in place.
 
     Without it every rank computes every weight. With it, in each forward pass in training mode with gradients, each
-    rank computes its share of them, balanced by counted products, and gets the others; in the backward pass the
-    gradients with respect to a weight are added up at its owner, who pulls them back once. As that is linear, the
-    gradients which ``DistributedDataParallel`` averages are the same as without it, up to rounding.
+    rank computes its share of them, balanced by the number of matrix products, and receives the others. In the backward
+    pass, the gradients with respect to a weight are summed at its owner, which backpropagates them once. This map is
+    linear, so the gradients that ``DistributedDataParallel`` averages are unchanged, up to rounding.
 
-    Everything else stays as it is: evaluation, ``torch.no_grad()`` and parts of the model called by themselves compute
-    what they need alone, as do parts under activation checkpointing or ``torch.compile``. Between a backward pass and
-    the averaging (in ``no_sync``), the ``.grad`` of a proxy is not this rank's own.
+    Everything else works as before: in evaluation, under ``torch.no_grad()``, with activation checkpointing or
+    ``torch.compile``, and in parts of the model called separately, each rank computes the weights it needs. Between a
+    backward pass and the averaging (in ``no_sync``), the ``.grad`` of a proxy is not this rank's own.
 
     All ranks must run the same training passes in the same order. If a rank fails, or ends before its part of a pass is
     done, the others raise an error that names it. If it ends later, they stop in the all-reduce of

@@ -30,7 +30,7 @@ def orthogonalize(
     groups: int = 1,
     schedule: str = "newton",
 ) -> Tensor:
-    r"""Orthogonalise the rows of a matrix (the columns, if it is tall) as far as ``steps`` says.
+    r"""Orthogonalise the rows of a matrix (the columns, if it is tall) to the degree set by ``steps``.
 
     With the thin singular value decomposition :math:`Z_c = U \operatorname{diag}(\sigma) R^\top` of the (centred)
     matrix and a bound :math:`\sqrt f \ge \sigma_{\max}`,
@@ -40,32 +40,33 @@ def orthogonalize(
 
     evaluated by Newton's iteration on the Gram matrix of the short side, without any decomposition. Singular
     vectors stay; singular values move towards 1 from below, so :math:`\|W\|_2 \le 1` for every ``steps``, up to
-    rounding: as a rule some :math:`\sqrt n` epsilons, and at most :math:`(n + d) / s^2`, where s is the smallest start
-    that the steps take to 0.999: 0.34 for 5 Newton steps, 0.11 for 8. The Gram matrix sees the squares, so rounding
-    moves what started at s by so much; and sums of equal numbers are rounded all to the same side.
+    rounding: typically about :math:`\sqrt n` epsilons, and at most :math:`(n + d) / s^2`, where s is the smallest
+    initial value that the steps take to 0.999: 0.34 for 5 Newton steps, 0.11 for 8. The Gram matrix contains squares,
+    so rounding moves a value that started at s by this much, and sums of equal numbers are all rounded to the same
+    side.
 
     Args:
         Z: the proxy, ``(n, d)`` or a batch ``(..., n, d)``; float16, bfloat16, float32 or float64. Half precision and
             autocast regions work in float32 inside.
-        steps: the number T of Newton steps; 0 is centring and bounding alone. 5 is the paper's usual choice, 2 for
+        steps: the number T of Newton steps; 0 means only centring and bounding. 5 is the paper's usual choice, 2 for
             residual networks and GANs.
-        center: subtract each row's mean first. ``"auto"`` does where that costs no rank (n < d), ``True`` always, as
-            the paper's algorithm has it, ``False`` never. With n >= d a centred matrix can't be fully orthogonal.
+        center: subtract each row's mean first. ``"auto"`` does so if it costs no rank (n < d), ``True`` always, as in
+            the paper's algorithm, ``False`` never. With n >= d a centred matrix can't be fully orthogonal.
         bound: what to divide by. ``"compact"`` is the paper's :math:`\|Z_c Z_c^\top\|_F^{1/2}`, ``"frobenius"`` its
-            simpler :math:`\|Z_c\|_F`. Three go beyond it. ``"trace"`` is the sharpest bound that follows from trace and
-            Frobenius norm of the Gram matrix, at the price of ``"compact"``, and exact where all singular values are
-            equal (:mod:`oni.newton.bounding`). ``"trace2"`` is the same of its square, for one more product of the
-            short side (backward). ``"tight"``, :math:`\|(Z_c Z_c^\top)^4\|_F^{1/8}`, starts a wide Gaussian Z still
-            closer to 1, for three more (one forward, two backward).
-        groups: split the n rows into so many equal consecutive groups, and orthogonalise each alone.
-        schedule: ``"newton"`` is the map above. ``"minimax"`` goes beyond the paper: two steps at a time, for the same
-            cost, are the best polynomial of degree 9 for singular values in [0.1, 1] under :math:`\sigma_{\max} \le 1`;
+            simpler :math:`\|Z_c\|_F`. Three go beyond the paper. ``"trace"`` is the sharpest bound that follows from
+            trace and Frobenius norm of the Gram matrix, at the cost of ``"compact"``, and exact if all singular values
+            are equal (:mod:`oni.newton.bounding`). ``"trace2"`` is the same for its square, at the cost of one more
+            product of the short side (backward). ``"tight"``, :math:`\|(Z_c Z_c^\top)^4\|_F^{1/8}`, starts a wide
+            Gaussian Z even closer to 1, for three more products (one forward, two backward).
+        groups: split the n rows into this many equal consecutive groups, and orthogonalise each separately.
+        schedule: ``"newton"`` is the map above. ``"minimax"`` goes beyond the paper: each pair of steps, at the same
+            cost, is the best polynomial of degree 9 for singular values in [0.1, 1] under :math:`\sigma_{\max} \le 1`;
             ``"minimax:0.03"`` for [0.03, 1] (see :func:`oni.steps_for` and :func:`oni.certified_range`).
 
     Returns:
         W, of Z's shape and dtype. ``W(c Z) = W(Z)`` for every c > 0 that keeps Z in its dtype's range. A zero matrix,
-        or constant rows once centred, give zero with zero gradient; NaN or infinity in a matrix gives NaN in all of it.
-        The gradient grows as 1 / c; where it would leave the range of its dtype (Z below 1e-33 in float32 and bfloat16)
+        or constant rows if centred, give zero with zero gradient; NaN or infinity in a matrix gives NaN everywhere.
+        The gradient grows as 1 / c; if it would leave the range of its dtype (Z below 1e-33 in float32 and bfloat16)
         it is cut to a finite length and keeps its direction. In float16, whose range ends at 65504, it overflows.
 
     Differentiable twice and more, in forward mode, under ``torch.func`` and ``torch.compile``. ``backward()``

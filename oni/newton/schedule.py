@@ -149,11 +149,11 @@ def get_schedule(schedule: str) -> Schedule:
 
 
 def certified_range(interval: tuple[float, float], steps: int, *, schedule: str = "newton") -> tuple[float, float]:
-    r"""The exact range ``(sigma_min, sigma_max)`` to which ``steps`` steps map singular values of ``interval``.
+    r"""The proven range ``(sigma_min, sigma_max)`` to which ``steps`` steps map singular values of ``interval``.
 
-    Newton's cubic rises on [0, 1], so following the ends gives the image itself. A minimax polynomial turns several
-    times; its turning points are enclosed by interval arithmetic, so that the range is proven, wider than the image by
-    rounding errors in double precision alone.
+    Newton's cubic increases on [0, 1], so following the end points gives the exact image. A minimax polynomial has
+    several extrema, which interval arithmetic encloses. The range is therefore proven, and wider than the image only by
+    rounding errors in double precision.
 
     Args:
         interval: ``(low, high)`` with ``0 <= low <= high <= 1``: where the bounded matrix's singular values lie.

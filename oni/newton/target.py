@@ -62,14 +62,14 @@ def steps_for(
     bound: str = "compact",
     groups: int = 1,
 ) -> int:
-    r"""The fewest steps that lift every singular value of an interval, or of a matrix, to at least ``sigma_min``.
+    r"""The fewest steps that raise every singular value of an interval, or of a matrix, to at least ``sigma_min``.
 
     Args:
         interval: ``(low, high)`` with ``0 < low <= high <= 1``: where the bounded matrix's singular values lie. Or a
-            matrix ``(n, d)``, or a batch ``(..., n, d)``: then the singular values of all its matrices are meant.
+            matrix ``(n, d)``, or a batch ``(..., n, d)``: then the singular values of all its matrices count.
         sigma_min: the target, at least 0 and below 1 (no finite number of steps reaches 1).
         schedule: ``"newton"``, ``"minimax"`` or, for another lower end than 0.1, for example ``"minimax:0.03"``.
-        center, bound, groups: as in :func:`oni.orthogonalize`, where a matrix is given.
+        center, bound, groups: as in :func:`oni.orthogonalize`, if a matrix is given.
 
     Returns:
         The smallest ``steps`` for which ``certified_range(interval, steps)[0] >= sigma_min``.

@@ -50,38 +50,38 @@ def orthogonal(
     schedule: str | None = None,
     start: str | None = None,
 ) -> M:
-    r"""Compute ``module.weight`` from a proxy Z by :func:`oni.orthogonalize` from now on.
+    r"""From now on, compute ``module.weight`` from a proxy Z by :func:`oni.orthogonalize`.
 
     .. math:: W = \operatorname{diag}(g) \, \operatorname{orthogonalize}(Z)
 
-    The parameter stays the same object and becomes the proxy (``module.parametrizations.weight.original``), so that
-    optimizers which hold it go on working. Rows are output filters: a convolution's weight is ``(out, in * kernel)``, a
-    transposed convolution's is permuted so, and each group of a grouped convolution is a matrix of its own.
+    The parameter stays the same object and becomes the proxy (``module.parametrizations.weight.original``), so
+    existing optimizers keep working. Rows are output filters: a convolution's weight is ``(out, in * kernel)``, that of
+    a transposed convolution is permuted to this form, and each group of a grouped convolution is a separate matrix.
 
     Args:
         module: a linear layer, a convolution, a recurrent layer or cell, or any module whose parameter ``name`` has two
             or more dimensions, the first being its outputs.
-        name: which parameter. That of ``nn.LSTM``, ``nn.GRU`` and ``nn.RNN`` is ``"weight_hh_l0"`` (and so on, for each
-            layer and direction), that of a recurrent cell ``"weight_hh"``.
+        name: which parameter. For ``nn.LSTM``, ``nn.GRU`` and ``nn.RNN`` it is ``"weight_hh_l0"`` (and so on, for each
+            layer and direction), for a recurrent cell ``"weight_hh"``.
         steps: how far to orthogonalise, 5 by default; see :func:`oni.orthogonalize`, as for ``center``, ``bound``
             (``"compact"`` by default) and ``schedule`` (``"newton"``).
-        groups: in how many groups of rows, in each convolution group, each orthogonalised alone. By default as many
-            as the weight stacks by its nature: one per gate of a recurrent layer, queries, keys and values of
-            ``nn.MultiheadAttention``; else 1.
-        sigma_min: instead of ``steps``, a lower bound for the singular values of the orthogonalised matrix: the
-            cheapest steps, bound and schedule, by counted products, that certify it for the weight as it is now are
-            chosen. A ``bound`` or ``schedule`` that is given stays. Training moves the spectrum: ``oni.summary`` shows
-            where it is, :func:`oni.retune` chooses again.
+        groups: the number of groups of rows per convolution group, each orthogonalised separately. The default is the
+            number of matrices that the weight stacks: one per gate of a recurrent layer, three for queries, keys and
+            values of ``nn.MultiheadAttention``, otherwise 1.
+        sigma_min: instead of ``steps``, a lower bound on the singular values of the orthogonalised matrix. It chooses
+            the steps, bound and schedule with the fewest matrix products that certify it for the current weight. A
+            ``bound`` or ``schedule`` that you pass is kept. Training moves the spectrum: ``oni.summary`` shows it,
+            :func:`oni.retune` chooses again.
         scale: g, a number or the name of an activation that ``torch.nn.init.calculate_gain`` knows: ``"relu"`` is
-            :math:`\sqrt 2`, which keeps the signal through ReLU layers.
-        learn_scale: learn one g per output filter, starting at ``scale``.
+            :math:`\sqrt 2`, which preserves the signal through ReLU layers.
+        learn_scale: learn one g per output filter, initialised to ``scale``.
         start: ``"orthogonal"`` replaces the weight by its polar factor first, once: all singular values become equal,
-            so fewer steps do, and pretrained weights are lost. ``None`` starts Z from the weight as it is.
+            so fewer steps suffice, and pretrained weights are lost. ``None`` keeps the weight as the initial Z.
 
     Returns:
-        The module itself. Assigning a tensor, ``module.weight = W0``, starts the proxy from W0. ``oni.bake`` makes the
-        module plain again. Writing into ``module.weight`` (``nn.init``, ``.data``) changes nothing, as with every
-        parametrization of torch: the weight is computed anew.
+        The module itself. Assigning a tensor, ``module.weight = W0``, sets the proxy to W0. ``oni.bake`` makes the
+        module plain again. Writing into ``module.weight`` (``nn.init``, ``.data``) has no effect, as with every
+        parametrization of torch: the weight is recomputed.
 
     >>> layer = orthogonal(nn.Linear(64, 16), steps=12)
     >>> torch.allclose(layer.weight @ layer.weight.T, torch.eye(16), atol=1e-5)
