@@ -19,7 +19,7 @@ export PIP_BUILD_CONSTRAINT := constraints.txt
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: $(RECIPES) ## train ONI beside what a practitioner would choose; ends with a table and report.html
+demo: $(RECIPES) ## train networks that certify their classes; ends with a table and report.html
 	$(BIN)/oni demo $(ARGS)
 
 # One process per core, of which each uses one thread (tests/conftest.py); ARGS="-n 0" runs them in this process.

@@ -32,9 +32,9 @@ def demo(
     preset: Annotated[str, typer.Option(help="laptop (two minutes) or smoke (seconds, only a test).")] = "laptop",
     plain: options.Plain = False,
 ) -> None:
-    """Train four 10-layer networks at several learning rates; print a table and write report.html with all details.
+    """Train networks that certify their classes; print a table and write report.html with all details.
 
-    He initialisation, orthogonal initialisation, batch normalisation and ONI, on a sample of Fashion-MNIST.
+    Spectral norm, ONI with 2 and 5 steps, and exact orthogonality, on a sample of Fashion-MNIST.
     Runs are saved: after Ctrl-C, the same command continues.
     """
     from oni.recipes.demo import demo as run

@@ -8,7 +8,7 @@ from __future__ import annotations
 __all__ = ["CATALOGUE"]
 
 CATALOGUE = {
-    "demo": ("Which learning rates do four 10-layer networks tolerate?", "smoke laptop"),
+    "demo": ("How many images is a network sure of?", "smoke laptop"),
     "practice": ("ONI compared with common practice, in 10, 20 and 50 layers", "smoke laptop full"),
     "certified": ("Certified networks: images that no small perturbation moves to another class", "smoke laptop full"),
     "conditioning": ("Condition numbers in training, and sigma_min=0.9 against 5 steps", "smoke laptop full"),

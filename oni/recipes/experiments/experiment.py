@@ -212,6 +212,8 @@ class Experiment:
     """Why claims do not hold in the committed results, as far as we found out."""
     charts: Callable[[Results], list[Chart]] | None = None
     """The charts of the report; by default, it shows the picture."""
+    images: Callable[[Results], dict[str, bytes]] | None = None
+    """PNG files that the report shows below the charts, by their captions."""
     trains: bool = False
     """Whether it trains networks."""
     photographs: bool = False

@@ -12,7 +12,7 @@ from oni.recipes.own import import_own, is_own
 __all__ = ["MEASURED", "MODULES", "PAPER", "load_all", "load_experiment", "paper_order"]
 
 MODULES = {
-    "demo": "fashion_mnist.demo",
+    "demo": "studies.demo",
     "practice": "studies.practice",
     "certified": "studies.certified",
     "conditioning": "studies.conditioning",

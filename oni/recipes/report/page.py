@@ -128,6 +128,10 @@ def experiment_section(experiment: RecordedExperiment, anchor: str) -> dict[str,
         "charts": [chart_context(chart) for chart in experiment.charts],
         "picture": embed_picture(experiment),
         "photographs": subject.photographs,
+        "images": [
+            {"caption": caption, "source": embed(content, "image/png")}
+            for caption, content in experiment.images.items()
+        ],
         "table": make_table(comparison.columns, comparison.rows),
         "note": comparison.note,
         "found": subject.findings,

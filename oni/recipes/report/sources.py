@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -60,6 +60,8 @@ class RecordedExperiment:
     charts: Sequence[Chart]
     of_paper: bool
     """Whether it is the paper's, or one of our own."""
+    images: Mapping[str, bytes] = field(default_factory=dict)
+    """PNG files by their captions."""
 
 
 @dataclass(frozen=True)
@@ -179,13 +181,14 @@ def read_experiment(folder: Path, own: Sequence[str] = ()) -> RecordedExperiment
         results = read_results(subject, record)
         comparison = subject.table(results)
         charts = subject.charts(results) if subject.charts else []
+        images = subject.images(results) if subject.images else {}
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         raise ValueError(
             f"{path}: its runs do not match the experiment {id} ({type(error).__name__}: {error}); "
             f"run it again with: oni reproduce {id}"
         ) from error
     drawn = [chart for chart in charts if chart.series]
-    return RecordedExperiment(folder, subject, record, claims, comparison, drawn, id in PAPER)
+    return RecordedExperiment(folder, subject, record, claims, comparison, drawn, id in PAPER, images)
 
 
 def find_subject(path: Path, id: str, own: Sequence[str]) -> Experiment:

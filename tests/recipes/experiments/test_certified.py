@@ -45,10 +45,10 @@ def test_the_plan():
     assert all(run.config.change_output for run in planned), "a plain output layer would have no bound"
     temperatures = {
         row: {run.config.task_options["temperature"] for run in planned if run.row == row and "fashion" in run.group}
-        for row in ("sn", "sn-orthogonal", "oni-2", "oni-5", "cayley", "oni-0", "cholesky", "torchlip")
+        for row in ("sn", "sn-orthogonal", "oni-2", "oni-5", "oni-0.99", "cayley", "oni-0", "cholesky", "torchlip")
     }
-    assert set(map(len, list(temperatures.values())[:5])) == {4}
-    assert set(map(len, list(temperatures.values())[5:])) == {1}
+    assert set(map(len, list(temperatures.values())[:6])) == {4}
+    assert set(map(len, list(temperatures.values())[6:])) == {1}
     # Each row chooses its rate once, at one temperature and with one seed, by what it certifies.
     for name in ("fashion-mnist", "cifar10"):
         for row in ("sn", "oni-2", "cayley"):

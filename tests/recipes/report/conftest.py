@@ -47,6 +47,7 @@ def toy(monkeypatch):
         choices="None.",
         findings="",
         photographs=False,
+        images=None,
         charts=toy_charts,
         parameters=(make_dataclass("Parameters", [("seed", int), ("mean", float)], frozen=True),),
         table=lambda results: Comparison(

@@ -8,6 +8,7 @@ from oni.recipes.charts.chart import Chart, Series
 from oni.recipes.charts.curves import mean_and_band
 from oni.recipes.experiments.experiment import Results
 from oni.recipes.experiments.studies.family import (
+    COLOURS,
     ROWS,
     TEMPERATURE,
     USUAL,
@@ -23,20 +24,6 @@ from oni.recipes.experiments.studies.family import (
 __all__ = ["make_charts"]
 
 LABELS = {36 / 255: "36/255"}
-COLOURS = {
-    "sn": "#D55E00",
-    "sn-orthogonal": "#E69F00",
-    "oni-0": "#B9D9EE",
-    "oni-1": "#8BBEE0",
-    "oni-2": "#56B4E9",
-    "oni-3": "#2F8FC9",
-    "oni-5": "#0072B2",
-    "oni-0.9": "#009E73",
-    "cayley": "#666666",
-    "cholesky": "#8B5A2B",
-    "torchlip": "#CC79A7",
-    "orthogonium": "#7A5195",
-}
 
 
 def make_charts(results: Results) -> list[Chart]:

@@ -21,6 +21,7 @@ __all__ = [
     "CAYLEY",
     "CHOLESKY",
     "CIFAR",
+    "COLOURS",
     "FASHION",
     "MLP",
     "ONI",
@@ -63,29 +64,49 @@ SN_ORTHOGONAL = Row(
     rate=3e-3,
 )
 ONI = {steps: newton(steps, 3e-3) for steps in (0, 1, 2, 3, 5)}
-ASKED = Row(
-    "oni-0.9",
-    "ONI, sigma_min 0.9, orthogonal start",
-    {**NEWTON, "method_options.sigma_min": 0.9, "method_options.start": "orthogonal"},
-    rates=RATES,
-    rate=3e-3,
-)
+ASKED = {
+    sigma_min: Row(
+        f"oni-{sigma_min:g}",
+        f"ONI, sigma_min {sigma_min:g}",
+        {**NEWTON, "method_options.sigma_min": sigma_min, "method_options.start": "orthogonal"},
+        rates=RATES,
+        rate=1e-2,
+    )
+    for sigma_min in (0.9, 0.99)
+}
 CAYLEY = Row("cayley", "Cayley", {"method": "cayley"}, rates=RATES, rate=3e-3)
 CHOLESKY = Row("cholesky", "Cholesky", {"method": "cholesky"}, rates=RATES, rate=3e-3)
 OTHERS = tuple(Row(method, package, {"method": method}, rates=RATES, rate=3e-3) for method, package in PEERS.items())
 """Dense layers of other libraries: trained where these are installed."""
 SKIPPED = "skipped"
 """The status of a run of one that is not."""
-MAIN = (SN, SN_ORTHOGONAL, ONI[2], ONI[5], CAYLEY)
+MAIN = (SN, SN_ORTHOGONAL, ONI[2], ONI[5], ASKED[0.99], CAYLEY)
 """Trained with every temperature; the others with one."""
-ROWS = (SN, SN_ORTHOGONAL, *ONI.values(), ASKED, CAYLEY, CHOLESKY, *OTHERS)
-PATCHES = (SN, ONI[2], ONI[5], CAYLEY)
+ROWS = (SN, SN_ORTHOGONAL, *ONI.values(), *ASKED.values(), CAYLEY, CHOLESKY, *OTHERS)
+PATCHES = (SN, ONI[2], ONI[5], ASKED[0.99], CAYLEY)
 """Those of the patch-and-mix network, most of whose layers start orthogonal as it is built."""
 FASHION, CIFAR = "fashion-mnist", "cifar10"
 USUAL = {FASHION: 0.5, CIFAR: 36 / 255}
 """The radius that claims are about, in pixels from 0 to 1."""
 TEMPERATURE = {FASHION: 8.0, CIFAR: 16.0}
 """At which learning rates are chosen, and every row is trained."""
+
+COLOURS = {
+    "sn": "#D55E00",
+    "sn-orthogonal": "#E69F00",
+    "oni-0": "#B9D9EE",
+    "oni-1": "#8BBEE0",
+    "oni-2": "#56B4E9",
+    "oni-3": "#2F8FC9",
+    "oni-5": "#0072B2",
+    "oni-0.9": "#009E73",
+    "oni-0.99": "#4B0082",
+    "cayley": "#666666",
+    "cholesky": "#8B5A2B",
+    "torchlip": "#CC79A7",
+    "orthogonium": "#7A5195",
+}
+"""Of the lines in charts, by the name of the row."""
 
 # From rows to runs.
 
@@ -238,7 +259,7 @@ COLOUR_IMAGES = {
     "network": {"width": 64, "depth": 4},
     "batch_size": 256,
     "epochs": 3,
-    "temperatures": (16.0, 4.0),
+    "temperatures": (16.0,),
     "trial": {"samples": 12_500, "epochs": 2, "drops": (1,), "validation": 5000},
 }
 PRESETS: dict[str, dict[str, Any]] = {
