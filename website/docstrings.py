@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+from website.doctests import Examples
 
 __all__ = ["to_markdown"]
 
@@ -14,8 +17,10 @@ Link = Callable[[str], str]
 """From the name in a role, such as ``oni.convert``, to Markdown."""
 
 
-def to_markdown(docstring: str, link: Link = lambda name: f"`{name}`") -> str:
-    r"""A cleaned docstring as Markdown.
+def to_markdown(
+    docstring: str, link: Link = lambda name: f"`{name}`", public: Mapping[str, str] = MappingProxyType({})
+) -> str:
+    r"""A cleaned docstring as Markdown; ``public`` has the full names of those that its examples use.
 
     >>> print(to_markdown("Twice :math:`x`.\n\nArgs:\n    x: what :func:`f` gives,\n        once."))
     Twice $x$.
@@ -26,11 +31,13 @@ def to_markdown(docstring: str, link: Link = lambda name: f"`{name}`") -> str:
     """
     lines = docstring.splitlines()
     parts: list[str] = []
+    examples = Examples(public)
     while lines:
         if not lines[0].strip():
             lines.pop(0)
         elif lines[0].startswith(">>>"):
-            parts.append("\n".join(["```pycon", *take_paragraph(lines), "```"]))
+            example = examples.paste("\n".join([*take_paragraph(lines), ""]))
+            parts.append(f"```python\n{example}\n```")
         elif lines[0].startswith(".. math::"):
             first, *rest = [line.strip() for line in take_paragraph(lines)]
             formula = " ".join([first.removeprefix(".. math::").strip(), *rest]).strip()

@@ -15,6 +15,7 @@ from oni.recipes.experiments.registry import MEASURED, load_experiment
 from oni.recipes.experiments.table_formats import format_markdown
 from oni.recipes.report.provenance import describe_overrides, describe_provenance
 from oni.recipes.report.verdicts import KINDS, count_by_kind, read_claim
+from website.names import nav_title
 
 __all__ = ["OVERVIEW", "read_records", "render_pages", "write_pages"]
 
@@ -27,6 +28,8 @@ The command on each page runs the experiment again (`oni list` names them all; [
 the paper's own scale takes](../paper-scale.md)). One rule [judges all claims](../verdicts.md), and it treats both
 sides of a comparison alike.
 """
+PHOTOGRAPHS = "#photographs"
+"""Behind the address of a picture that must not be turned over on a dark page; docs/assets/site.css knows it."""
 VERDICTS = {
     "held": "held",
     "not held": "**NOT held**",
@@ -47,14 +50,17 @@ def read_records(results: Path) -> dict[str, dict[str, Any]]:
 def render_pages(results: Path, folder: Path) -> dict[str, str]:
     """Every page by its file name, to stand in ``folder``."""
     records = read_records(results)
-    pages = {OVERVIEW: f"{HEAD}\n{render_overview(records)}"}
+    pages = {OVERVIEW: f"{HEAD}\n{render_overview(records, os.path.relpath(results, folder))}"}
     for id, record in records.items():
         pages[f"{id}.md"] = render_experiment(record, os.path.relpath(results / id, folder))
     return pages
 
 
-def render_overview(records: Mapping[str, dict[str, Any]]) -> str:
-    """How many claims held, then every experiment in one line, also those that were not run."""
+def render_overview(records: Mapping[str, dict[str, Any]], folder: str) -> str:
+    """How many claims held, a gallery, then every experiment in one line, also those that were not run.
+
+    The results are in ``folder`` as seen from the page.
+    """
     claims = [read_claim(claim) for record in records.values() for claim in record["claims"]]
     rows = []
     for id in MEASURED:
@@ -66,7 +72,19 @@ def render_overview(records: Mapping[str, dict[str, Any]]) -> str:
         else:
             rows.append([id, experiment.title, "not run", *("-" for _ in VERDICTS)])
     counts = [f"- {words}: **{count}**" for words, count in count_by_kind(claims).items()]
-    return "\n".join([*counts, "", format_markdown(Comparison(["experiment", "title", "preset", *VERDICTS], rows))])
+    table = format_markdown(Comparison(["experiment", "title", "preset", *VERDICTS], rows))
+    return "\n".join([*counts, "", *render_gallery(records, folder), "", "## All claims, counted", "", table])
+
+
+def render_gallery(records: Mapping[str, dict[str, Any]], results: str) -> list[str]:
+    """A small picture of every experiment, with its name: lines of a list that the site shows as a grid."""
+    lines = ['<div class="gallery" markdown>', ""]
+    for id in records:
+        subject = load_experiment(id)
+        source = f"{Path(results, id, id).as_posix()}.png{PHOTOGRAPHS if subject.photographs else ''}"
+        picture = f'<span><img src="{source}" alt="" width="220" loading="lazy"></span>'
+        lines.append(f"- [{picture}<br>{nav_title(id)}]({id}.md)")
+    return [*lines, "", "</div>"]
 
 
 def render_experiment(record: dict[str, Any], folder: str) -> str:
@@ -88,7 +106,7 @@ def render_experiment(record: dict[str, Any], folder: str) -> str:
         "",
         f"**{said}** {subject.shows}",
         "",
-        f"![{subject.title}]({Path(folder, id).as_posix()}.png)",
+        f"![{subject.title}]({Path(folder, id).as_posix()}.png{PHOTOGRAPHS if subject.photographs else ''})",
         "",
         *(judged if claims else []),
         *([f"**What we found.** {subject.findings}", ""] if subject.findings else []),

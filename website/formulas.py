@@ -17,6 +17,10 @@ FORMULA = re.compile(
 )
 
 
+LONG = 40
+"""Characters of LaTeX within a line, beyond which a formula may be wider than a phone."""
+
+
 def render_formulas(page: str) -> str:
     r"""Replace every formula of an HTML page.
 
@@ -28,6 +32,8 @@ def render_formulas(page: str) -> str:
         kind = "inline" if match["inline"] is not None else "display"
         formula = html.unescape(match[kind]).strip()
         mathml: str = convert(formula, display="inline" if kind == "inline" else "block")
-        return mathml if kind == "inline" else f'<div class="formula">{mathml}</div>'
+        if kind == "display":
+            return f'<div class="formula">{mathml}</div>'
+        return f'<span class="long-formula">{mathml}</span>' if len(formula) > LONG else mathml
 
     return FORMULA.sub(render, page)

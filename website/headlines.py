@@ -43,7 +43,8 @@ PEERS = (
     ),
     Peer(
         "`torch` `orthogonal`",
-        "exactly orthogonal, by Cayley map, matrix exponential or Householder reflections",
+        "exactly orthogonal, by the Cayley map (for square weights a good choice), matrix exponential or Householder "
+        "reflections; comes with torch",
         "nothing between free and orthogonal; treats each k x k kernel of a convolution as its own matrix",
         ("torch cayley", "torch matrix_exp", "torch householder"),
         "torch orthogonal",
@@ -69,16 +70,30 @@ PEERS = (
     ),
     Peer(
         "orthogonium",
-        "convolutions that are orthogonal as operators (AOC, SOC), 1-Lipschitz residual blocks",
-        "own layer classes instead of yours; all or nothing",
+        "convolutions that are orthogonal as operators (AOC, SOC) or almost orthogonal (AOL), 1-Lipschitz residual "
+        "blocks; weights by Björck's iteration of `niters` steps, QR or Cholesky",
+        "own layer classes instead of yours",
         ("orthogonium", "orthogonium cholesky", "orthogonium qr"),
     ),
     Peer(
         "deel-torchlip",
-        "1-Lipschitz networks: power iteration and Björck's iteration (the same as Newton's) to convergence, divided "
-        "by a bound on the convolution",
-        "own layer classes; iterates to a tolerance, not for a chosen number of steps",
+        "1-Lipschitz networks: Björck's iteration (the same as Newton's) and a bound on the convolution, in own "
+        "layer classes or on your modules (`bjorck_norm`, `lconv_norm`); exports plain modules (`vanilla_export`)",
+        "no conversion of whole models; nothing between bounded and orthogonal is certified",
         ("torchlip bjorck_norm",),
+    ),
+    Peer(
+        "POGO, SPEL",
+        "optimisers that keep the parameters themselves on the manifold, or next to it: no proxy, nothing to compute "
+        "in the forward pass ([POGO](https://github.com/adrianjav/pogo), [SPEL](https://arxiv.org/abs/2601.21487))",
+        "replaces the optimiser of those weights; nothing between free and orthogonal",
+    ),
+    Peer(
+        "OFT, POET",
+        "orthogonal factors around a weight that stays fixed: a pretrained one "
+        "([OFT](https://huggingface.co/docs/peft/main/en/conceptual_guides/oft), in `peft`) or a random one "
+        "([POET](https://arxiv.org/abs/2506.08001)), whose singular values are kept",
+        "no weight that is orthogonal itself",
     ),
     Peer(
         "the authors' code",

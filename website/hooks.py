@@ -19,8 +19,10 @@ from mkdocs.structure.pages import Page  # noqa: E402
 from oni.recipes.experiments.registry import MEASURED  # noqa: E402
 from website.commands import render_commands  # noqa: E402
 from website.formulas import render_formulas  # noqa: E402
+from website.names import nav_title  # noqa: E402
 from website.notebooks import render_notebook  # noqa: E402
 from website.reference import Undocumented, render_reference  # noqa: E402
+from website.sections import Section, list_links, split_page  # noqa: E402
 
 __all__ = ["on_config", "on_files", "on_page_content", "on_page_markdown"]
 
@@ -30,21 +32,26 @@ FROM_ELSEWHERE = {
     "reference/changelog.md": "CHANGELOG.md",
 }
 """Pages of the site that are files of the repository."""
-LINK = re.compile(r"(?<=\]\()(?P<target>(?!\w+:)[^)#\s]+)")
+SPLIT = "benchmarks.md"
+"""A page of docs/ that is one page for each section on the site: on a phone it was 17,500 pixels long."""
+LINK = re.compile(r"(?<=\]\()(?P<target>(?!\w+:)[^)#\s]+)|(?<= src=\")(?P<source>[^\"#]+)")
 SHOWN = {".png", ".svg", ".jpg", ".json", ".txt", ".html"}
 """What a browser shows as it is; everything else is given to it as text."""
 
 
 def on_config(config: MkDocsConfig) -> None:
-    """Put the pages of the experiments where the navigation says ``EXPERIMENTS``."""
+    """Put the pages of experiments and sections where the navigation says ``EXPERIMENTS`` and ``SECTIONS``."""
     folder = Path(config.docs_dir, "reproduction")
-    pages = [{id: f"reproduction/{id}.md"} for id in MEASURED if (folder / f"{id}.md").exists()]
+    pages = {
+        "EXPERIMENTS": [{nav_title(id): f"reproduction/{id}.md"} for id in MEASURED if (folder / f"{id}.md").exists()],
+        "SECTIONS": [{section.title: uri} for uri, section in read_sections().items()],
+    }
 
     def expand(entries: list[Any]) -> list[Any]:
         expanded: list[Any] = []
         for entry in entries:
-            if entry == "EXPERIMENTS":
-                expanded += pages
+            if isinstance(entry, str) and entry in pages:
+                expanded += pages[entry]
             elif isinstance(entry, dict):
                 expanded.append(
                     {key: expand(value) if isinstance(value, list) else value for key, value in entry.items()}
@@ -56,6 +63,12 @@ def on_config(config: MkDocsConfig) -> None:
     config.nav = expand(config.nav or [])
 
 
+def read_sections() -> dict[str, Section]:
+    """The sections of the page that is split, by the addresses of their pages."""
+    _, sections = split_page((ROOT / "docs" / SPLIT).read_text("utf-8"))
+    return {f"{Path(SPLIT).stem}/{section.name}.md": section for section in sections}
+
+
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the pages that are made from the code or are files of the repository."""
     try:
@@ -64,6 +77,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         raise PluginError(str(error)) from None
     pages["reference/commands.md"] = render_commands()
     pages |= {uri: (ROOT / path).read_text("utf-8") for uri, path in FROM_ELSEWHERE.items()}
+    pages |= {uri: section.page for uri, section in read_sections().items()}
     pictures: dict[str, bytes] = {}
     for path in sorted((ROOT / "examples").glob("*.ipynb")):
         text, drawn = render_notebook(path)
@@ -80,11 +94,16 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     own = page.file.src_uri
     docs = Path(config.docs_dir)
     base = (ROOT / FROM_ELSEWHERE[own] if own in FROM_ELSEWHERE else docs / own).parent
+    if own in read_sections():
+        base = (docs / SPLIT).parent
+    elif own == SPLIT:
+        opening, sections = split_page(markdown)
+        markdown = opening + list_links(Path(SPLIT).stem, sections)
 
     pages = {ROOT / path: uri for uri, path in FROM_ELSEWHERE.items()}
 
     def take_along(match: re.Match[str]) -> str:
-        target = Path(os.path.normpath(base / match["target"]))
+        target = Path(os.path.normpath(base / match[0]))
         if target in pages:
             uri = pages[target]
         elif target.is_relative_to(docs):
@@ -94,7 +113,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
             if uri not in files.src_uris:
                 files.append(File.generated(config, uri, abs_src_path=str(target)))
         else:
-            return match["target"]  # mkdocs says that it is broken
+            return match[0]  # mkdocs says that it is broken
         return os.path.relpath(PurePosixPath(uri), PurePosixPath(own).parent)
 
     return LINK.sub(take_along, markdown)

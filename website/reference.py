@@ -51,7 +51,10 @@ def render_reference() -> dict[str, str]:
     if missing:
         raise Undocumented(f"public names without a docstring: {', '.join(missing)}")
     link = make_link(places)
-    return {f"{module}.md": render_module(module, modules[module], keys, link) for module, keys in names.items()}
+    public = {full.rpartition(".")[2]: full for full in reversed(places)}
+    return {
+        f"{module}.md": render_module(module, modules[module], keys, link, public) for module, keys in names.items()
+    }
 
 
 def make_link(places: dict[str, str]) -> Link:
@@ -75,16 +78,16 @@ def anchor(name: str) -> str:
     return name.lower().replace(".", "")
 
 
-def render_module(name: str, module: ModuleType, keys: list[str], link: Link) -> str:
+def render_module(name: str, module: ModuleType, keys: list[str], link: Link, public: dict[str, str]) -> str:
     """The page of one module."""
     parts = [f"# {name}", INTRODUCTIONS[name]]
-    parts += [render_name(f"{name}.{key}", getattr(module, key), link) for key in keys]
+    parts += [render_name(f"{name}.{key}", getattr(module, key), link, public) for key in keys]
     return "\n\n".join(parts) + "\n"
 
 
-def render_name(name: str, value: Any, link: Link) -> str:
+def render_name(name: str, value: Any, link: Link, public: dict[str, str]) -> str:
     """A function or class: heading, signature, docstring, and the attributes of a class that holds results."""
-    text = to_markdown(own_docstring(value), link)
+    text = to_markdown(own_docstring(value), link, public)
     parts = [f"## `{name}`", f"```python\n{format_signature(name, value)}\n```", text]
     if inspect.isclass(value) and dataclasses.is_dataclass(value):
         parts.append(render_attributes(value, link))

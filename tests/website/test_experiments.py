@@ -59,7 +59,7 @@ def test_the_overview_counts_every_claim(fig1):
         {"kind": kind, "text": "", "verdict": verdict, "detail": ""}
         for kind, verdict in (("paper", "held"), ("ours", "held"), ("ours", "undecided"), ("paper", "not tested"))
     ]
-    overview = experiments.render_overview({"fig1": fig1})
+    overview = experiments.render_overview({"fig1": fig1}, "../../results")
     assert overview.splitlines()[:2] == [
         "- the paper's claims: **1 held, 0 not held, 0 undecided, 1 not tested**",
         "- questions of our own: **1 held, 0 not held, 1 undecided, 0 not tested**",
@@ -67,6 +67,18 @@ def test_the_overview_counts_every_claim(fig1):
     assert "| [fig1](fig1.md) |" in overview
     assert "| laptop | 2 | 0 | 1 | 1 |" in overview
     assert "| not run | - | - | - | - |" in overview
+
+
+def test_the_overview_is_a_gallery(fig1):
+    sheets = {**fig1, "id": "figA9", "claims": []}
+    overview = experiments.render_overview({"fig1": fig1, "figA9": sheets}, "../../results")
+    gallery = overview.partition('<div class="gallery" markdown>')[2].partition("</div>")[0].strip().splitlines()
+    assert len(gallery) == 2
+    assert '<img src="../../results/fig1/fig1.png" ' in gallery[0]
+    assert gallery[0].endswith("Fig. 1: singular values by step](fig1.md)")
+    # Photographs are not turned over on a dark page.
+    assert '<img src="../../results/figA9/figA9.png#photographs" ' in gallery[1]
+    assert "figA9.png#photographs)" in experiments.render_experiment({**sheets, "runs": []}, "results")
 
 
 def test_an_experiment_without_claims_has_no_empty_table(fig1):

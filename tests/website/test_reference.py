@@ -1,6 +1,8 @@
 """The reference is made of docstrings, and a public name without one fails."""
 
+import contextlib
 import doctest
+import io
 import json
 import re
 
@@ -35,10 +37,30 @@ def test_a_name_without_a_docstring(monkeypatch):
 
 def test_doctests_become_blocks():
     text = docstrings.to_markdown("So:\n\n>>> 1 + 1\n2\n\nAnd:\n\n.. math:: x\n    + y")
-    assert text == "So:\n\n```pycon\n>>> 1 + 1\n2\n```\n\nAnd:\n\n$$\nx + y\n$$"
+    assert text == "So:\n\n```python\n1 + 1  # 2\n```\n\nAnd:\n\n$$\nx + y\n$$"
 
 
-@pytest.mark.parametrize("name", ["bench", "docstrings", "formulas", "reference", "regions"])
+def test_examples_can_be_pasted():
+    """Those of each name, one after the other, into a new session; what raises is what the example shows."""
+    failures = []
+    for page in render_reference().values():
+        for entry in page.split("\n## ")[1:]:
+            name, _, *blocks = entry.split("\n", 1)[0], *re.findall(r"```python\n(.*?)```", entry, re.DOTALL)
+            assert ">>>" not in entry
+            session = {}
+            for block in blocks:
+                try:
+                    with contextlib.redirect_stdout(io.StringIO()):
+                        exec(block, session)
+                except Exception as error:
+                    if type(error).__name__ not in block:
+                        failures.append(f"{name}: {error!r}")
+    assert not failures, "\n".join(failures)
+
+
+@pytest.mark.parametrize(
+    "name", ["bench", "docstrings", "doctests", "formulas", "names", "reference", "regions", "sections"]
+)
 def test_examples_in_docstrings(name):
     module = pytest.importorskip(f"website.{name}", exc_type=ImportError)
     attempted = doctest.testmod(module)
