@@ -35,7 +35,7 @@ __all__ = ["orthogonalize_cholesky"]
 
 
 def orthogonalize_cholesky(Z: Tensor, *, center: bool = False) -> Tensor:
-    r"""Make the rows of Z (the columns, if it is tall) orthonormal, each by what the ones before it leave of it.
+    r"""Make the rows of Z (the columns, if it is tall) orthonormal, one after the other (Gram-Schmidt).
 
     .. math:: W = L^{-1} Z_c, \qquad Z_c Z_c^\top = L L^\top
 
@@ -45,11 +45,11 @@ def orthogonalize_cholesky(Z: Tensor, *, center: bool = False) -> Tensor:
         center: subtract each row's mean first. That costs a rank unless n < d.
 
     Returns:
-        W, of Z's shape and dtype, orthogonal but for some :math:`\kappa^2` epsilons: the Gram matrix squares the
+        W, of Z's shape and dtype, orthogonal up to about :math:`\kappa^2` epsilons: the Gram matrix squares the
         condition number :math:`\kappa` of Z. Differentiable any number of times, in reverse mode.
 
     Raises:
-        ValueError: if a matrix has not full rank in this precision, or is not finite.
+        ValueError: if a matrix does not have full rank in this precision, or is not finite.
 
     >>> W = orthogonalize_cholesky(torch.tensor([[3.0, 4.0, 0.0], [3.0, 4.0, 2.0]]))
     >>> W

@@ -24,24 +24,24 @@ GRADIENTS = ("stable", "textbook")
 def orthogonalize_olm(
     Z: Tensor, *, group_size: int | None = None, center: bool = True, gradient: str = "stable"
 ) -> Tensor:
-    r"""Make the rows of each group exactly orthonormal, as close to the (centred) rows of Z as that allows.
+    r"""Make the rows of each group exactly orthonormal, as close to the (centred) rows of Z as possible.
 
     .. math:: W = (Z_c Z_c^\top)^{-1/2} Z_c = D \Lambda^{-1/2} D^\top Z_c, \qquad Z_c Z_c^\top = D \Lambda D^\top
 
-    The limit of :func:`oni.orthogonalize` for many steps, at the price of an eigendecomposition.
+    The limit of :func:`oni.orthogonalize` for many steps, at the cost of an eigendecomposition.
 
     Args:
         Z: the proxy, ``(n, d)`` or a batch ``(..., n, d)``; float16, bfloat16, float32 or float64.
-        group_size: how many consecutive rows make a group, each orthogonalised alone; the last may be smaller.
+        group_size: the number of consecutive rows per group, each orthogonalised separately; the last may be smaller.
             ``None`` is all. No more than d rows can be orthonormal, so as in the authors' code a larger group is cut
             to d rows.
         center: subtract each row's mean first. Only d - 1 centred rows can be orthonormal: a centred group of d rows
-            becomes orthonormal but for one direction u, :math:`W W^\top = I - u u^\top`. For all of it pass
+            becomes orthonormal except for one direction u, :math:`W W^\top = I - u u^\top`. To avoid this, pass
             ``center=False`` or a smaller ``group_size``.
         gradient: ``"stable"`` is the closed form of :mod:`oni.baselines.exact_inverse_root`. ``"textbook"``
-            differentiates eigenvectors and eigenvalues apart, as the paper prints it: it divides by
+            differentiates eigenvectors and eigenvalues separately, as printed in the paper: it divides by
             :math:`\lambda_i - \lambda_j`, and so gives infinity, NaN or noise for (nearly) equal eigenvalues. It is
-            here for study.
+            provided for study.
 
     Returns:
         W, of Z's shape and dtype.
@@ -85,12 +85,12 @@ def olm(
     learn_scale: bool = False,
     gradient: str = "stable",
 ) -> M:
-    r"""Compute ``module.weight`` from a proxy Z by :func:`orthogonalize_olm` from now on.
+    r"""From now on, compute ``module.weight`` from a proxy Z by :func:`orthogonalize_olm`.
 
     .. math:: W = \operatorname{diag}(g) \, \operatorname{orthogonalize\_olm}(Z)
 
-    As :func:`oni.orthogonal`: rows are output filters, each group of a grouped convolution is a matrix of its own,
-    ``oni.bake`` makes the module plain again, ``oni.summary`` lists it, ``oni.init_scale`` starts its scale.
+    As with :func:`oni.orthogonal`, rows are output filters, each group of a grouped convolution is a separate matrix,
+    ``oni.bake`` makes the module plain again, ``oni.summary`` lists it, ``oni.init_scale`` initialises its scale.
 
     Args:
         module, name: the layer, and which of its parameters.

@@ -38,18 +38,18 @@ def penalty(
                 power iterations from a random vector of torch's global generator (Bansal et al.'s restricted isometry)
     =========== ====================================================================================================
 
-    The coefficient is this factor and no more: no 1/2, no mean over layers or entries. The gradient of ``soft`` is
-    :math:`4 c (W W^\top - I) W`, which the optimizer then multiplies by its learning rate. The ONI authors' code does
-    otherwise: before each step it subtracts :math:`\lambda (W W^\top - I) W` from W, without the learning rate, and
+    The coefficient is exactly this factor: no 1/2, no mean over layers or entries. The gradient of ``soft`` is
+    :math:`4 c (W W^\top - I) W`, which the optimizer then multiplies by its learning rate. The ONI authors' code
+    differs: before each step it subtracts :math:`\lambda (W W^\top - I) W` from W, without the learning rate, and
     decays all weights by the same :math:`\lambda` as well. For SGD at learning rate :math:`\eta` without momentum the
     first is :math:`c = \lambda / 4 \eta` here.
 
     Args:
-        model: any module; of parametrised layers the effective weight counts.
+        model: any module; for parametrised layers the effective weight counts.
         coefficient: c.
         kind: ``"soft"``, ``"double"`` or ``"srip"``.
-        only, skip: which layers, as in :func:`oni.convert`, and like there linear and convolutional ones if not given;
-            each group of a grouped convolution is a matrix of its own. A shared weight counts once.
+        only, skip: which layers, as in :func:`oni.convert`; by default all linear and convolutional ones. Each group of
+            a grouped convolution is a separate matrix. A shared weight counts once.
 
     Returns:
         A scalar with a graph, in float32 or float64.

@@ -19,16 +19,17 @@ M = TypeVar("M", bound=nn.Module)
 
 
 def centred_weight_norm(module: M, name: str = "weight", *, scale: float | str = 1.0, learn_scale: bool = True) -> M:
-    r"""Compute ``module.weight`` from a proxy Z by centring and normalising each output filter, from now on.
+    r"""From now on, compute ``module.weight`` from a proxy Z by centring and normalising each output filter.
 
     .. math:: W_i = g_i \frac{Z_i - \bar Z_i}{\|Z_i - \bar Z_i\|}
 
-    Orthogonalisation in groups of one row. As :func:`oni.orthogonal`: ``oni.bake`` makes the module plain again,
-    ``oni.init_scale`` starts its scale from data. A filter whose entries are all equal gives zero with zero gradient.
+    Orthogonalisation in groups of one row. As with :func:`oni.orthogonal`, ``oni.bake`` makes the module plain again
+    and ``oni.init_scale`` initialises its scale from data. A filter whose entries are all equal gives zero with zero
+    gradient.
 
     Args:
         module, name: the layer, and which of its parameters.
-        scale: g at the start, a number or the name of an activation, such as ``"relu"`` for :math:`\sqrt 2`.
+        scale: the initial g, a number or the name of an activation, such as ``"relu"`` for :math:`\sqrt 2`.
         learn_scale: learn one g per output filter.
 
     Returns:

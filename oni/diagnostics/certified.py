@@ -34,33 +34,32 @@ MODAL = (
 
 
 def certified_radius(model: nn.Module, images: Tensor, labels: Tensor) -> Tensor:
-    r"""A radius for each image, within which no perturbation changes its class; 0 where the class is wrong.
+    r"""A radius for each image within which no perturbation changes its class; 0 if the class is wrong.
 
-    **Theorem.** Let f be the model with the weights that it has now, as :func:`oni.bake` would keep them, in exact
-    arithmetic, and :math:`\hat f` the same in its own precision, each sum computed in any order. Let
+    **Theorem.** Let f be the model with its current weights, as :func:`oni.bake` would store them, in exact arithmetic,
+    and :math:`\hat f` the same in its own precision, with each sum computed in any order. Let
     :math:`f_y - f_j` be :math:`c_j`-Lipschitz, and let rounding move it by at most
     :math:`a_j + b_j \|x' - x\|` at every x'. If
 
     .. math:: \|x' - x\|_2 < \min_{j \ne y} \frac{f_y(x) - f_j(x) - a_j}{c_j + b_j},
 
-    then f and :math:`\hat f` both put x' into class y, as
+    then f and :math:`\hat f` both assign class y to x', because
     :math:`\hat f_y(x') - \hat f_j(x') \ge f_y(x) - f_j(x) - c_j \|x' - x\| - a_j - b_j \|x' - x\| > 0`.
 
-    With L from :func:`lipschitz_bound`, :math:`c_j = \sqrt 2 L`. Where the last step is a linear layer with rows
-    :math:`w_j` on features of constant :math:`L_h`, it is :math:`c_j = \|w_y - w_j\| L_h`, which is never more, and is
-    :math:`\sqrt 2 L_h` for orthonormal rows.
+    With L from :func:`lipschitz_bound`, :math:`c_j = \sqrt 2 L`. If the last step is a linear layer with rows
+    :math:`w_j` on features with constant :math:`L_h`, then :math:`c_j = \|w_y - w_j\| L_h`, which is never larger, and
+    equals :math:`\sqrt 2 L_h` for orthonormal rows.
 
-    All of it is computed in float64, from a copy with the present weights: the norms of weights from above, with a
-    proof (:func:`norm_bound`), f(x) with its own rounding taken off, and rounding layer by layer. A sum of k products
+    Everything is computed in float64, from a copy with the current weights: proven upper bounds on the norms of the
+    weights (:func:`norm_bound`), f(x) minus its own rounding error, and rounding layer by layer. A sum of k products
     costs :math:`\gamma_k = k u / (1 - k u)` of the products' absolute values, with u the unit roundoff of the model's
     dtype (Higham, *Accuracy and stability of numerical algorithms*, section 3.1). For a perceptron in float32 on images
-    of 28 x 28 this worst case takes 0.01 off a radius; ``model.double()`` of a baked model has the same weights and
-    pays nothing. Arithmetic that is rounded otherwise, such as TF32, autocast or Winograd's convolutions, is not
-    covered.
+    of 28 x 28 this worst case reduces a radius by 0.01; ``model.double()`` of a baked model has the same weights and
+    loses nothing. Arithmetic that rounds differently, such as TF32, autocast or Winograd convolutions, is not covered.
 
     Args:
-        model: maps ``(batch, ...)`` to logits ``(batch, classes)``, in evaluation mode, of float32 or float64; for what
-            it may be made of see :func:`lipschitz_bound`. A module of your own that has ``lipschitz_constant(x)`` also
+        model: maps ``(batch, ...)`` to logits ``(batch, classes)``, in evaluation mode, of float32 or float64; for the
+            supported modules see :func:`lipschitz_bound`. Your own module with ``lipschitz_constant(x)`` also
             needs ``rounding_error(x, dtype)``, which returns a pair: computed in this dtype, the result is off by at
             most the first times the norm of x, plus the second. The model is left as it is.
         images: a batch, in the model's dtype, as the model gets them. The radius is in their units: where pixels were

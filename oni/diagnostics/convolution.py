@@ -30,20 +30,20 @@ def convolution_spectrum(
     dilation: int | Sequence[int] = 1,
     groups: int = 1,
 ) -> Tensor:
-    r"""All singular values of a convolution with circular padding, largest first, exactly, in float64.
+    r"""All singular values of a convolution with circular padding, largest first: exact, in float64.
 
     The Fourier transform turns it into one small matrix per frequency :math:`\omega` of the input,
 
     .. math:: \hat K(\omega) = \sum_t W_{:, :, t} \, e^{-i \omega \cdot t},
 
-    and the singular values of them all are those of the operator. A stride s, which must divide the input, makes it a
-    convolution of stride 1 with s times the channels in each dimension.
+    and the singular values of all these matrices are those of the operator. A stride s, which must divide the input,
+    makes it a convolution of stride 1 with s times the channels in each dimension.
 
     Args:
         layer: a convolution, transposed or not, taken as if its padding were circular; or a weight
             ``(out, in / groups, *kernel)`` with the options below.
         input_size: height and width (length; depth, height and width), or one number for all.
-        stride, dilation, groups: of a weight; a layer has its own.
+        stride, dilation, groups: for a weight; a layer has its own.
 
     >>> W = torch.zeros(1, 1, 1, 3)
     >>> W[..., 0], W[..., 2] = 0.5, 0.5  # the mean of two neighbours but one
@@ -109,7 +109,7 @@ def symbols_at(kernel: Tensor, grid: Sequence[int]) -> Tensor:
 
 
 def norm_bound(layer: nn.Module, input_size: int | Sequence[int] | None = None) -> float:
-    r"""An upper bound of a layer's operator norm, close to it, for every kind of padding.
+    r"""A close upper bound on a layer's operator norm, for every kind of padding.
 
     Linear layers, convolutions whose patches do not overlap (their stride is the kernel, or more) and small layers,
     which are written out, have the norm of a matrix, which is bounded with a proof, and exactly but for about 1e-11

@@ -53,14 +53,15 @@ def cost(
     bound: str = "compact",
     schedule: str = "newton",
 ) -> list[LayerCost]:
-    r"""Multiply-adds of orthogonalisation in every linear and convolutional layer, beside the layer's own.
+    r"""Multiply-adds of orthogonalisation in every linear and convolutional layer, compared with the layer's own.
 
     For n filters on d channels, a kernel :math:`F_h \times F_w`, an output h x w and a batch of m, the paper's ratio is
 
     .. math:: \frac{2 n}{m h w} + \frac{3 T n^2}{m d h w F_h F_w}.
 
     This package works on the short side and takes two steps at a time, so it needs fewer products
-    (:mod:`oni.newton.product_count`). Arithmetic is not time: small matrices wait for memory: see ``oni bench``.
+    (:mod:`oni.newton.product_count`). Arithmetic is not time, because small matrices wait for memory: see
+    ``oni bench``.
 
     Args:
         model: any module, converted or not; it runs once, in evaluation, on a single input of zeros.

@@ -41,12 +41,12 @@ class JacobianSpectrum:
 def jacobian_spectrum(model: nn.Module, x: Tensor, *, chunk_size: int | None = None) -> JacobianSpectrum:
     r"""The singular values of :math:`J = \partial f(x) / \partial x` at each input of a batch, in evaluation.
 
-    A model is dynamically isometric where they are all near 1: signals and gradients keep their length. A ReLU layer
-    with orthogonal rows of norm :math:`\sqrt 2` is so only on average: its J has singular values 0 and
+    A model is dynamically isometric if all of them are near 1: signals and gradients keep their length. A ReLU layer
+    with orthogonal rows of norm :math:`\sqrt 2` is isometric only on average: its J has singular values 0 and
     :math:`\sqrt 2`, and :math:`E[J J^\top] = I`.
 
     Args:
-        model: maps ``(batch, ...)`` to ``(batch, ...)``. It runs in evaluation mode and is left as it was.
+        model: maps ``(batch, ...)`` to ``(batch, ...)``. It runs in evaluation mode and is left unchanged.
         x: the inputs, with the batch first.
         chunk_size: how many inputs to differentiate at once; all, unless that takes too much memory.
 

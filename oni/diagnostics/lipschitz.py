@@ -50,27 +50,27 @@ def lipschitz_bound(
     *,
     constants: Mapping[str | type[nn.Module], float] | None = None,
 ) -> LipschitzBound:
-    r"""An upper bound of the Lipschitz constant of a model in evaluation, in Euclidean norms.
+    r"""An upper bound on the Lipschitz constant of a model in evaluation mode, in Euclidean norms.
 
     .. math:: \|f(x) - f(y)\| \le L \, \|x - y\|, \qquad L(g \circ h) = L(g) L(h), \quad L(g + h) = L(g) + L(h)
 
-    Linear layers and convolutions count with an upper bound of their operator norm (:func:`norm_bound`), not with
-    a power iteration, which comes from below, nor with the norm of a reshaped weight, which is another operator's.
-    Batch normalisation counts with its running variance, layer and group normalisation with :math:`1/\sqrt\epsilon`, as
-    near a constant input they do stretch that much, pools with the overlap of their windows, activations with their
-    steepest slope, dropout with 1. Between modules, sums count with the sum of their terms' bounds, so that
+    Linear layers and convolutions count with an upper bound on their operator norm (:func:`norm_bound`): not with a
+    power iteration, which converges from below, nor with the norm of a reshaped weight, which is another operator.
+    Batch normalisation counts with its running variance, layer and group normalisation with :math:`1/\sqrt\epsilon`,
+    because they do stretch that much near a constant input, pools with the overlap of their windows, activations with
+    their steepest slope, dropout with 1. Between modules, sums count with the sum of their terms' bounds, so that
     ``(x + f(x)) / 2`` keeps a bound of 1, factors with their size, the sum and the mean of n entries with
     :math:`\sqrt n` and :math:`1/\sqrt n`, and whatever moves or drops entries with 1.
 
     The structure is read from the forward pass itself, by ``torch.fx``: a list of modules shows no residual sum, and
-    a model that declared its bound could be wrong about it. A module of your own is looked into, unless it has a method
-    ``lipschitz_constant(x)``, which gets an input of the right shape and returns the constant, as
-    :class:`oni.nn.GroupSort` has. What is not known is refused. Hooks are not looked at.
+    a model that declared its bound could be wrong about it. Your own modules are traced too, unless they have a method
+    ``lipschitz_constant(x)``, which gets an input of the right shape and returns the constant, like
+    :class:`oni.nn.GroupSort`. Unknown operations are an error. Hooks are ignored.
 
     Args:
-        model: any module whose forward ``torch.fx`` can trace. Converted layers are as good as plain ones.
+        model: any module whose forward ``torch.fx`` can trace, converted or plain.
         input_size: the size of one input, without the batch: ``(channels, height, width)``, or ``features``.
-        constants: for modules it does not know, their Lipschitz constants by qualified name or by type.
+        constants: the Lipschitz constants of unknown modules, by qualified name or by type.
 
     Raises:
         ValueError: for a module or an operation that it does not know, which is named.

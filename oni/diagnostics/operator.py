@@ -52,17 +52,17 @@ def operator_norm(
 
     .. math:: \|A\|_2 \le \|R\|_2 \prod \sqrt{\lceil k \gcd(s, d) / s \rceil},
 
-    three times the norm of R for 3 x 3 at stride 1, which averaging kernels reach but for the border. So an orthogonal
-    R makes a convolution of norm 1 only where patches do not overlap (s >= k, or 1 x 1).
+    three times the norm of R for 3 x 3 at stride 1. Averaging kernels reach it except at the border. So an orthogonal R
+    makes a convolution of norm 1 only if patches do not overlap (s >= k, or 1 x 1).
 
     The layer itself is applied, with its padding, stride, dilation and groups, and its transpose by autograd, in
-    float64. Lanczos' method takes the place of the power iteration: the same products, far fewer of them.
+    float64. The Lanczos method replaces the power iteration: the same products, but far fewer of them.
 
     Args:
         layer: ``nn.Linear``, ``nn.Conv1d`` to ``3d`` or ``nn.ConvTranspose1d`` to ``3d``, parametrised or not.
         input_size: height and width (length; depth, height and width), or one number for all. Not for linear layers.
         tolerance: relative residual :math:`\|A^\top A v - \sigma^2 v\| / \sigma^2` at which to stop.
-        max_iterations: products with A and its transpose at most.
+        max_iterations: the maximum number of products with A and its transpose.
 
     Returns:
         The norm found, the number of iterations, and whether they reached the tolerance. :func:`norm_bound`

@@ -39,11 +39,11 @@ def signal(
     .. math:: \frac{1}{m d} \sum_{i=1}^{m} \sum_{j=1}^{d} |x_{ij}|, \qquad
               \frac{1}{m n} \sum_{i=1}^{m} \sum_{j=1}^{n} \Bigl|\frac{\partial L}{\partial h_{ij}}\Bigr|
 
-    Where they fall or rise exponentially with depth, a network is hard to train.
+    If they fall or rise exponentially with depth, a network is hard to train.
 
     Args:
-        model: any module. Its mode is used as it is; modes, gradients, buffers, hooks and random numbers are left as
-            they were, whatever happens.
+        model: any module. It runs in its current mode; modes, gradients, buffers, hooks and random numbers are left
+            unchanged, also after an error.
         x: what the model is called with; a tuple is several arguments.
         loss: a function from the model's output to a scalar.
         layers: the types of modules to look at.

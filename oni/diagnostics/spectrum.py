@@ -31,7 +31,7 @@ def spectrum(W: Tensor) -> Tensor:
 
 
 class Orthogonality(NamedTuple):
-    r"""The paper's deltas: 0 where rows, or columns, are orthonormal."""
+    r"""The paper's deltas: 0 if the rows, or columns, are orthonormal."""
 
     row: Tensor
     r""":math:`\|W W^\top - I\|_F`"""
@@ -59,7 +59,7 @@ def condition_number(W: Tensor) -> Tensor:
 
     .. math:: \kappa = \sigma_{\max} / \sigma_{\min}
 
-    A zero matrix has none: NaN.
+    For a zero matrix it is NaN.
 
     >>> condition_number(torch.tensor([[3.0, 0.0], [0.0, 4.0]])).item()
     1.3333
@@ -75,7 +75,7 @@ def effective_rank(W: Tensor) -> Tensor:
 
     .. math:: \operatorname{erank} = \exp\Bigl(-\sum_i p_i \log p_i\Bigr), \qquad p_i = \sigma_i / \sum_j \sigma_j
 
-    It lies between 1 and min(n, d), which it reaches where all singular values are equal. A zero matrix has none: NaN.
+    It lies between 1 and min(n, d), which it reaches if all singular values are equal. For a zero matrix it is NaN.
 
     >>> effective_rank(torch.eye(8, 16)).item(), round(effective_rank(torch.diag(torch.tensor([1.0, 0.1]))).item(), 3)
     (8.0, 1.356)

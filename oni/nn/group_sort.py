@@ -13,13 +13,13 @@ class GroupSort(nn.Module):
 
     .. math:: y_{g k + 1} \le \dots \le y_{g k + k}, \quad \text{a permutation of } x_{g k + 1}, \dots, x_{g k + k}
 
-    for group size k. Its Jacobian is a permutation matrix: 1-Lipschitz like ReLU, but no length of a signal or of a
-    gradient is lost, also where entries are equal. With orthogonal weights it makes networks that keep gradients whole,
-    which ReLU can't (:func:`oni.diagnostics.certified_radius`).
+    for group size k. Its Jacobian is a permutation matrix, also if entries are equal. So it is 1-Lipschitz like ReLU,
+    but preserves the length of signals and gradients. With orthogonal weights it makes networks that preserve
+    gradients, which ReLU can't (:func:`oni.diagnostics.certified_radius`).
 
     Args:
-        group_size: channels in each group; it must divide their number.
-        dim: where the channels are: 1 for features and images, -1 for tokens with their features last.
+        group_size: channels per group; it must divide the number of channels.
+        dim: the axis of the channels: 1 for features and images, -1 for tokens with features last.
 
     >>> GroupSort()(torch.tensor([[3.0, 1.0, -2.0, 5.0]]))
     tensor([[ 1.,  3., -2.,  5.]])

@@ -84,8 +84,8 @@ def take_options(parametrization: Orthogonal, state: Any) -> Remark | None:
         return None
     return Remark(
         f"the checkpoint was saved with {list_unlike(theirs, ours)}, and the model has {list_unlike(ours, theirs)}",
-        "the model's options are used, so its weights are not those that were saved; convert it with the options of "
-        "the checkpoint",
+        "the model's options are used, so its weights differ from the saved ones; to restore those, convert the model "
+        "with the options of the checkpoint",
     )
 
 
@@ -148,21 +148,21 @@ def check_target_met(parametrization: Orthogonal, Z: Tensor, *, chosen_for_it: b
     target = f"sigma_min={options.target.sigma_min:g}"
     if is_shard(Z):
         remedy = "call unshard() and oni.retune(model)"
-        return None if chosen_for_it else Remark(f"a shard does not tell whether {target} is reached", remedy)
+        return None if chosen_for_it else Remark(f"a shard does not show whether {target} is reached", remedy)
     with torch.no_grad():
         blocks = parametrization.blocks(parametrization.unscaled(Z))
         lowest = min(float(torch.linalg.svdvals(W.double()).min()) for W in blocks)
         if lowest >= options.target.sigma_min:
             return None
         if chosen_for_it:
-            return Remark(f"below {target} with the options that were saved", "oni.retune(model) chooses again")
+            return Remark(f"below {target} with the saved options", "oni.retune(model) chooses again")
         try:
             parametrization.set_options(options.choose_for(parametrization.layout.matrices(Z)))
         except ValueError as error:
             return Remark(str(error))
     return Remark(
         f"the checkpoint has no options that give {target}",
-        "they were chosen again, so the weights may not be those that were saved",
+        "they were chosen again, so the weights may differ from the saved ones",
     )
 
 

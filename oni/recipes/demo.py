@@ -38,7 +38,7 @@ def demo(out: Path, seed: int = 0, *, preset: str = "laptop", plain: bool = Fals
     setting = Setting(out / RUNS, progress="lines" if plain else "auto")
     reproduce(Request("demo", preset, out, seed, plain=plain), setting)
     report = write_report([out / "demo"], out / "report.html")
-    terminal.out("\nThe same to look into, in a browser:", report, sep="\n  ")
+    terminal.out("\nThe same as an interactive report, in a browser:", report, sep="\n  ")
     terminal.out("\nNext, in Python:", *NEXT.splitlines(), sep="\n  ")
 
 

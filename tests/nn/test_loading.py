@@ -70,7 +70,7 @@ class TestTargets:
             stretched[5].parametrizations.weight.original[1] *= 100
         model = build(sigma_min=0.9)
         (message,) = load(model, stretched.state_dict())
-        assert message == "2, 5: below sigma_min=0.9 with the options that were saved: oni.retune(model) chooses again"
+        assert message == "2, 5: below sigma_min=0.9 with the saved options: oni.retune(model) chooses again"
         assert torch.equal(model[2].weight, stretched[2].weight)
 
     def test_an_average_of_two_choices(self, stretched):

@@ -21,13 +21,13 @@ __all__ = ["case_table", "faster_than_oni", "record_forms", "show_forms"]
 
 LEGEND = """\
 ms      milliseconds of one forward and backward pass, float32: median over rounds, quartiles
-x oni   its time over that of oni with as many steps, within each round: above 1, oni is faster.
+x oni   its time relative to oni with the same number of steps, within each round: above 1, oni is faster.
         oni tight is compared with oni T=5, oni minimax with as many Newton steps as certify the
         same smallest singular value
-MiB     peak of the memory allocated on the way
-x lit.  that over the literal form's with as many steps, or T=5
+MiB     peak of the memory allocated during the call
+x lit.  the same relative to the literal form with the same number of steps, or T=5
 delta   distance from orthogonal, ||W W^T - I|| on the short side
-limit   time of the bare matrix products over the time taken: 100% is as fast as they allow"""
+limit   time of the bare matrix products relative to the total: 100% is the fastest possible"""
 
 
 def show_forms(

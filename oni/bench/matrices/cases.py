@@ -109,7 +109,7 @@ def measure_matrix(case: MatrixCase, result: MatrixResult, settings: Settings, w
         asked = entry.contender.name.removeprefix("oni ")
         if asked in ASKED and asked not in result.reaches(entry.contender.name):
             result.disagreement = True
-            return f"not timed: does not reach what it was asked for, {asked}"
+            return f"not timed: does not reach its level, {asked}"
         return ""
 
     measure_contenders(contenders, result, draw, settings, watch, check=check)

@@ -23,15 +23,15 @@ __all__ = ["asked_table", "matrix_table", "record_matrix", "show_matrices"]
 ONI_FIVE = "oni T=5"
 LEGEND = """\
 ms        milliseconds of one forward and backward pass, float32: median over rounds, quartiles
-x 0.9     its time over that of the fastest that has every singular value within 0.1 of 1,
+x 0.9     its time relative to the fastest that has every singular value within 0.1 of 1,
 x 0.99    within 0.01,
-x exact   or within 1e-5; - does not reach that
+x exact   or within 1e-5; - means not reached
 smallest  its smallest singular value; delta: its distance from orthogonal, ||W W^T - I|| on the
           short side
-MiB       peak of the memory allocated on the way
-polar     keeps the singular vectors of Z, so leads to the orthogonal matrix next to Z
+MiB       peak of the memory allocated during the call
+polar     keeps the singular vectors of Z, so leads to the orthogonal matrix closest to Z
 partial   can stop on the way
-limit     time of the bare matrix products over the time taken: 100% is as fast as they allow
+limit     time of the bare matrix products relative to the total: 100% is the fastest possible
 oni 0.9   with the bound, the schedule and the steps that sigma_min=0.9 chooses"""
 
 

@@ -21,13 +21,13 @@ __all__ = ["forward_table", "record_model", "show_models"]
 LEGEND = """\
 ms        milliseconds, float32: median over rounds, quartiles; of a training step (zero_grad,
           forward, cross-entropy, backward, SGD), or of a forward pass in evaluation mode
-x plain   its time over that of the plain network, within each round
+x plain   its time relative to the plain network, within each round
 adds      milliseconds beyond the plain network's step of the same round, median
-share     that as a part of what the authors' form adds with as many steps, or T=5; of oni 0.9
-          and cholesky, of what oni T=5 adds; below 1, it adds less. Beside it, where the share
-          would lie 9 times of 10 if rounds were drawn anew
-oni 0.9   sigma_min=0.9, start="orthogonal"; cholesky has an orthogonal start too
-authors   the paper's recurrence as its authors released it, in every layer alone, at each use"""
+share     that as a fraction of what the authors' form adds with the same number of steps, or T=5;
+          for oni 0.9 and cholesky, of what oni T=5 adds; below 1, it adds less. Next to it, the
+          interval that contains the share in 9 of 10 resamplings of the rounds
+oni 0.9   sigma_min=0.9, start="orthogonal"; cholesky is initialised orthogonal too
+authors   the paper's recurrence as its authors released it, for each layer separately, at each use"""
 
 
 def show_models(
@@ -40,7 +40,7 @@ def show_models(
         show_case(result.name, result.about, result.entries, terminal)
         terminal.print(training_table(result, plain))
         if result.forward:
-            terminal.print("\nForward alone, evaluation mode, no_grad")
+            terminal.print("\nForward only, evaluation mode, no_grad")
             terminal.print(forward_table(result, plain))
     show_targets(results, verdicts, plain, terminal)
 

@@ -24,13 +24,13 @@ GPU_COUNTS = (1, 2, 4, 8, 16)
 LEGEND = """\
 ms        milliseconds, float32: median over rounds, quartiles; of a training step (zero_grad,
           forward, cross-entropy, backward, SGD) under DistributedDataParallel, until the last
-          process is done; each process has a batch of its own
-x plain   its time over that of the plain network, within each round
+          process is done; each process has its own batch
+x plain   its time relative to the plain network, within each round
 adds      milliseconds beyond the plain network's step of the same round, median
-share     of a shared network: that as a part of what it adds without sharing. Beside it, where
-          the share would lie 9 times of 10 if rounds were drawn anew
-model     what the share should be: the part of all products that the busiest process makes, and
-          what is sent, timed by itself, as a part of what is added without sharing"""
+share     for a shared network: that as a fraction of what it adds without sharing. Next to it,
+          the interval that contains the share in 9 of 10 resamplings of the rounds
+model     the predicted share: the fraction of all products that the busiest process computes,
+          plus the communication, timed separately, as a fraction of what is added without sharing"""
 
 
 def show_processes(
@@ -44,10 +44,10 @@ def show_processes(
         if at is not None:
             show_case(result.name, f"{result.about}, in each of {result.asked} processes", at.entries, terminal)
             terminal.print(training_table(at, plain))
-    terminal.print(Text("\nHow it grows", style="bold"))
+    terminal.print(Text("\nHow it scales", style="bold"))
     terminal.print(growth_table(results, plain))
     if any(processes > (os.cpu_count() or 1) for result in results for processes in result.by_processes):
-        terminal.print(f"More processes than cores ({os.cpu_count()}) wait for each other.")
+        terminal.print(f"With more processes than cores ({os.cpu_count()}), processes wait for each other.")
     terminal.print(Text("\nPredicted by the cost model, not measured", style="bold"))
     terminal.print(f"{GPU.about}.", soft_wrap=True)
     terminal.print(gpu_table(results, plain))

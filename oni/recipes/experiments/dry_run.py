@@ -40,7 +40,7 @@ class Progress:
 def find_progress(experiment: Experiment, planned: Sequence[Any], setting: Setting) -> Progress:
     """Look for every run in the folder of runs, without training, measuring or writing anything."""
     if not experiment.trains:
-        return Progress([None] * len(planned), "nothing of it is kept, so all are measured")
+        return Progress([None] * len(planned), "no runs are stored, so all are measured")
     reading = replace(setting, inception=None, inception_sha256=None, classifier=None)
     runs: list[Run | None] = []
     finished_cost, cost_left = 0.0, 0.0
@@ -54,7 +54,7 @@ def find_progress(experiment: Experiment, planned: Sequence[Any], setting: Setti
             if setting.data is not None:
                 raise
             nothing: list[Run | None] = [None] * len(planned)
-            return Progress(nothing, "the data are not here; pass --data to see what is finished")
+            return Progress(nothing, "the data set was not found; pass --data to see what is finished")
         runs.append(experiment.run(parameters, reading) if results else None)
         if results and training:
             finished_cost += estimate_cost(training)
@@ -64,6 +64,6 @@ def find_progress(experiment: Experiment, planned: Sequence[Any], setting: Setti
     if None not in runs:
         return Progress(runs, "nothing is left to do")
     if not seconds:
-        return Progress(runs, "no finished run to estimate the time of the others from")
+        return Progress(runs, "no finished run yet to estimate the time from")
     left = format_duration(cost_left * sum(seconds.values()) / finished_cost)
-    return Progress(runs, f"about {left} left one after the other, by the finished ones")
+    return Progress(runs, f"about {left} left if run one after the other, judging by the finished runs")

@@ -113,7 +113,7 @@ def dry_run(capsys, *words):
 
 def test_the_dry_run_says_what_it_takes_without_any_data(tmp_path, capsys, monkeypatch):
     text = dry_run(capsys, "table4", "accumulate=4", "--devices", "2", "--accelerator", "cpu", "--out", str(tmp_path))
-    assert "8 runs, 0 finished; the data are not here; pass --data" in text
+    assert "8 runs, 0 finished; the data set was not found; pass --data" in text
     assert "resnet18: 8 runs, 800 epochs, 1,024,933,600 training and 40,000,000 test images; about" in text
     assert "GB on each of 2 devices for 32 images of 224 x 224 at once (the paper: one GPU)" in text
     # ResNet-101 takes seconds; its memory is that of any other network.

@@ -118,7 +118,7 @@ def test_a_part_is_trained_then_the_rest(run, tmp_path, id, overrides, part, few
     code, out, _ = run(*command, "--dry-run")
     assert code == 0
     assert [line.split()[:2] for line in out.splitlines()[:every]] == every * [["to", "do"]]
-    assert f"{every} runs, 0 finished; no finished run to estimate the time of the others from" in out
+    assert f"{every} runs, 0 finished; no finished run yet to estimate the time from" in out
     assert run(*command, "--finished")[0] == 2
     assert not any(tmp_path.iterdir())
     # A part alone is trained and shown, and no results are written of it.
@@ -171,7 +171,7 @@ def test_what_trains_nothing_has_nothing_to_resume(run, tmp_path, id):
     """One of each family."""
     code, out, _ = run("reproduce", id, "--preset", "smoke", "--out", tmp_path, "--dry-run", "--plain")
     assert code == 0
-    assert " 0 finished; nothing of it is kept, so all are measured" in out
+    assert " 0 finished; no runs are stored, so all are measured" in out
     for option in ("--finished", "--resume"):
         code, _, err = run("reproduce", id, "--preset", "smoke", "--out", tmp_path, option)
         assert (code, err) == (2, f"oni: {id} trains nothing, so {option} has no effect; leave it out\n")

@@ -246,9 +246,9 @@ def charts(results: Results) -> list[Chart]:
 EXPERIMENT = Experiment(
     id="certified",
     title="Certified networks: images that no small perturbation moves to another class",
-    shows="A network of Lipschitz constant 1 certifies a radius for each image: its margin over sqrt 2. Spectral norm "
-    "bounds every weight too, but shrinks what is not along its first singular vectors, so margins are small. ONI "
-    "raises the other singular values with each step, exact maps make all of them 1.",
+    shows="A network with Lipschitz constant 1 certifies a radius for each image: its margin divided by sqrt 2. "
+    "Spectral norm also bounds every weight, but shrinks everything outside its first singular vectors, so "
+    "margins are small. ONI raises the other singular values with each step; exact maps make all of them 1.",
     choices="Fashion-MNIST: 4 hidden layers of 256 with MaxMin (GroupSort of pairs). CIFAR-10: patches of 4 x 4, width "
     "64, 4 blocks that mix 64 tokens and 64 channels. Every layer is constrained, the output layer as well; "
     "biases are free. Adam (0.9, 0.999), no augmentation, no weight decay, the learning rate times 0.3 before "

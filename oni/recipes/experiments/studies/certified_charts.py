@@ -74,5 +74,5 @@ def chart_time(results: Results, name: str) -> Chart:
         series.append(Series(row.title, [minutes], [certified], COLOURS[row.name]))
     label = LABELS.get(USUAL[name], f"{USUAL[name]:g}")
     title = f"{name}: temperature {TEMPERATURE[name]:g}, by time"
-    caption = "Time of one thread of a machine that did other things as well."
+    caption = "Time on one thread of a machine that was also doing other work."
     return Chart(title, "minutes of training", f"certified at {label}, %", series, x_log=True, caption=caption)

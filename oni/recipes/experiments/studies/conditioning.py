@@ -246,9 +246,9 @@ LARGE = {"data": "cifar10", "samples": 10_000, "epochs": 4}
 EXPERIMENT = Experiment(
     id="conditioning",
     title="Condition numbers in training, and sigma_min=0.9 against 5 steps",
-    shows="Training from an orthogonal start keeps the condition numbers of the proxies near 2, so that sigma_min=0.9, "
-    "with steps chosen anew once an epoch, takes two or three steps, leaves a smaller delta than 5 Newton steps and "
-    "trains as well.",
+    shows="After an orthogonal initialisation, training keeps the condition numbers of the proxies near 2. So "
+    "sigma_min=0.9, with steps chosen again once per epoch, takes two or three steps, leaves a smaller delta "
+    "than 5 Newton steps and trains as well.",
     choices="A 20-layer MLP on Fashion-MNIST (as in Figure 6, not centred), a VGG-style network (as in Table 1) and a "
     "ResNet-20 with batch normalisation (as in Table 2) on CIFAR-10. Two rows start from the polar factor of the same "
     'weights (start="orthogonal"), the third from these weights as the network is built; all train alike. Preset '
