@@ -35,12 +35,12 @@ def show_list(out: Path | None = None, *, plain: bool = False) -> None:
 
     terminal = console(plain=plain)
     rows = table(ascii_only(terminal, plain=plain))
-    for column in ("id", "title", "presets", "results"):
-        rows.add_column(column, overflow="fold")
+    for column in ("id", "title", "presets", "results in"):
+        rows.add_column(column, overflow="fold", no_wrap=column in ("id", "results in"))
     for id, (title, presets) in CATALOGUE.items():
-        folders = [folder / id for folder in ([RESULTS_FOLDER, OF_THE_REPOSITORY] if out is None else [out])]
+        folders = [RESULTS_FOLDER, OF_THE_REPOSITORY] if out is None else [out]
         # The name is RESULTS of record.py, which loads torch.
-        where = next((str(folder) for folder in folders if (folder / "results.json").exists()), "-")
+        where = next((str(folder) for folder in folders if (folder / id / "results.json").exists()), "-")
         rows.add_row(id, Text(title), presets, Text(where))
     terminal.print(rows)
     terminal.out("\nNext: oni reproduce fig2 --preset smoke")

@@ -159,10 +159,10 @@ def test_the_list_shows_ones_own_results_before_those_of_the_repository(run, tmp
         (tmp_path / folder / "results.json").write_text("{}")
     _, out, _ = run("list", "--plain")
     where = {line.split()[0]: line.split()[-1] for line in out.splitlines() if line.startswith("fig")}
-    assert [where[id] for id in ("fig1", "fig2", "fig3")] == ["results/fig1", "oni-results/fig2", "-"]
+    assert [where[id] for id in ("fig1", "fig2", "fig3")] == ["results", "oni-results", "-"]
     _, out, _ = run("list", "--plain", "--out", "other")
     where = {line.split()[0]: line.split()[-1] for line in out.splitlines() if line.startswith("fig")}
-    assert [where[id] for id in ("fig1", "fig3")] == ["-", "other/fig3"]
+    assert [where[id] for id in ("fig1", "fig3")] == ["-", "other"]
 
 
 def test_presets_are_in_the_order_of_their_size():
@@ -318,7 +318,7 @@ def test_mistakes_are_one_line(run, tmp_path, monkeypatch, arguments, message):
         ("table2", "batch_size=16", "which compares batch sizes"),
         ("table5", "weight_decay=0", "which compares ResNet, plain"),
         ("practice", "learning_rate=1", "which trains each network with several learning rates"),
-        ("demo", "learning_rate=1", "which trains each network with learning rates"),
+        ("demo", "learning_rate=1", "which trains each network with its own"),
     ],
 )
 def test_what_an_experiment_sweeps_can_t_be_overridden(run, tmp_path, id, override, message):
