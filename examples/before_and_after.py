@@ -3,9 +3,9 @@
 A plain 20-layer ReLU network learns to tell ten noisy prototypes apart. The same loop runs three times, with the same
 seed, the same learning rate and the same batches:
 
-    before       orthogonal start, plain weights
-    sqrt 2       the same start times sqrt 2, which is what the signal needs to survive the ReLUs; plain weights
-    after        the start of "before", and oni.convert: weights that stay near orthogonal, times sqrt 2
+    before       orthogonal initialisation, plain weights
+    sqrt 2       the same times sqrt 2, which the signal needs to survive the ReLUs; plain weights
+    after        the initialisation of "before", and oni.convert: weights that stay near orthogonal, times sqrt 2
 
     python examples/before_and_after.py
 """
