@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from html import escape
 from pathlib import Path
 
@@ -11,33 +13,64 @@ from matplotlib.figure import Figure
 from oni.files import write_atomically
 from oni.recipes.charts.chart import Chart
 from oni.recipes.charts.matplotlib import draw_chart
-from oni.recipes.experiments.record import read_results
+from oni.recipes.experiments.record import RESULTS, read_results
 from oni.recipes.experiments.registry import load_experiment
+from oni.recipes.experiments.studies.certified_charts import chart_front
+from oni.recipes.experiments.studies.family import FASHION
 from oni.recipes.experiments.studies.practice import chart_over_rates
-from oni.style import COLOURS, PAGE_WIDTH, drawing, save, tint
+from oni.style import COLOURS, drawing, save, tint
 from website.measured import read_record
 
-__all__ = ["LAYERS", "draw_layers", "read_chart", "write_pictures"]
+__all__ = ["LAYERS", "OVERVIEW", "draw_layers", "overview", "read_chart", "write_pictures"]
 
 STEPS = ("0", "1", "2", "3", "5", "8")
 DEPTH = 20
+OVERVIEW_WIDTH = 4.6
+"""Inches: on a screen of 390 pixels letters of 7 points are then 8 pixels high."""
 
 
 def read_chart(results: Path) -> Chart:
-    """The test error of deep networks over the learning rate, ONI beside common practice."""
-    record = read_record(results, "practice")
-    return chart_over_rates(read_results(load_experiment("practice"), record), DEPTH)
+    """What the steps are good for: certified accuracy over accuracy, a line per method.
+
+    Until that is measured: the test error of deep networks over the learning rate, ONI compared with common practice.
+    """
+    if is_certified(results):
+        return read_fronts(results)
+    rates = chart_over_rates(read_results(load_experiment("practice"), read_record(results, "practice")), DEPTH)
+    return replace(rates, title=f"{DEPTH} ReLU layers, 3 epochs of Fashion-MNIST")
+
+
+def is_certified(results: Path) -> bool:
+    """Whether the fronts of certified networks are measured."""
+    return (results / "certified" / RESULTS).exists() and len(read_fronts(results).series) > 1
+
+
+def read_fronts(results: Path) -> Chart:
+    """Those methods on Fashion-MNIST that were trained at several temperatures of the loss."""
+    certified = read_results(load_experiment("certified"), read_record(results, "certified"))
+    front = chart_front(certified, FASHION)
+    lines = [series for series in front.series if len(series.x) > 1]
+    return replace(front, title="Certified networks on Fashion-MNIST, a point per loss temperature", series=lines)
+
+
+def overview(results: Path, path: str) -> str:
+    """The picture in a page, with a text for those who can't see it."""
+    right = (
+        "certified accuracy over accuracy of networks with spectral norm, ONI and exact orthogonality"
+        if is_certified(results)
+        else f"test error of a {DEPTH}-layer network over the learning rate, compared with common practice"
+    )
+    return f"![Above: singular values of a weight after 0 to 8 steps. Below: {right}]({path})"
 
 
 def draw_overview(results: Path) -> Figure:
-    """Left a spectrum being stretched, right what that does to a deep network."""
-    figure = Figure(figsize=(PAGE_WIDTH, 2.5))
-    left, right = figure.subplots(1, 2)
-    draw_spectrum(left, results)
+    """Above a spectrum that is stretched, below what that is good for; narrow, to be read on a phone."""
+    figure = Figure(figsize=(OVERVIEW_WIDTH, 4.4))
+    above, below = figure.subplots(2, 1)
+    draw_spectrum(above, results)
     chart = read_chart(results)
-    draw_chart(right, chart)
-    right.set_title(f"{DEPTH} ReLU layers, 3 epochs of Fashion-MNIST")
-    right.legend(right.lines, [series.name for series in chart.series], loc="upper left", fontsize=7)
+    draw_chart(below, chart)
+    below.legend(below.lines, [series.name for series in chart.series], loc="best", fontsize=7)
     return figure
 
 
@@ -97,3 +130,6 @@ def write_pictures(root: Path) -> None:
     with drawing():
         save(draw_overview(root / "results"), folder, "oni")
     (folder / "oni.svg").unlink()  # the PNG is enough
+
+
+OVERVIEW: Mapping[str, Callable[..., str]] = {"overview": overview}

@@ -21,11 +21,12 @@ from website.bench import BENCH
 from website.certified import CERTIFIED
 from website.headlines import HEADLINES
 from website.measured import MEASURED
+from website.pictures import OVERVIEW
 from website.scale import SCALE
 
 __all__ = ["WRITERS", "fill", "pages", "write_regions"]
 
-WRITERS: Mapping[str, Callable[..., str]] = {**MEASURED, **BENCH, **HEADLINES, **SCALE, **CERTIFIED}
+WRITERS: Mapping[str, Callable[..., str]] = {**MEASURED, **BENCH, **HEADLINES, **SCALE, **CERTIFIED, **OVERVIEW}
 """Each is called with the folder of results and the arguments of the region, and returns Markdown."""
 
 REGION = re.compile(

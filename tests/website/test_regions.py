@@ -2,13 +2,17 @@
 
 import json
 import re
+import shutil
 from pathlib import Path
 
 import pytest
 
+from oni.recipes.experiments.experiment import Results, Run
+from oni.recipes.experiments.record import make_record
+from oni.recipes.experiments.registry import load_experiment
 from website import regions
 from website.measured import MEASURED, number
-from website.pictures import LAYERS, draw_layers, read_chart
+from website.pictures import LAYERS, draw_layers, overview, read_chart
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "results"
@@ -57,9 +61,15 @@ def test_the_picture_of_the_layers_shows_every_layer():
     assert shown == [layer for layer in test_layers.LAYERS if layer != "__main__"]
 
 
-def test_the_picture_shows_what_was_measured():
-    chart = read_chart(RESULTS)
-    lines = {series.name: dict(zip(series.x, series.y, strict=True)) for series in chart.series}
+def copy_results(tmp_path, *ids):
+    for id in ids:
+        shutil.copytree(RESULTS / id, tmp_path / id)
+    return tmp_path
+
+
+def test_the_picture_shows_common_practice_until_certificates_are_measured(tmp_path):
+    results = copy_results(tmp_path, "practice")
+    lines = {series.name: dict(zip(series.x, series.y, strict=True)) for series in read_chart(results).series}
     runs = json.loads((RESULTS / "practice" / "results.json").read_text())["runs"]
     errors = [
         run["measured"]["test_error"][-1]
@@ -68,4 +78,27 @@ def test_the_picture_shows_what_was_measured():
     ]
     assert len(errors) == 3
     assert lines["ONI"][0.1] == pytest.approx(100 * sum(errors) / len(errors))
-    assert lines["ONI"][1.0] < min(line[1.0] for name, line in lines.items() if name not in ("ONI", "batch norm"))
+    assert "test error" in overview(results, "oni.png")
+
+
+def test_the_picture_shows_the_fronts_of_certified_networks(tmp_path):
+    experiment = load_experiment("certified")
+    chosen = [run for run in experiment.planned("full") if run.row in ("sn", "oni-5", "oni-0")]
+    measured = {
+        "status": "finished",
+        "learning_rate": 0.001,
+        "test_error": [0.125],
+        "certified": {"bound": 1.0, "radius": [0.0, 0.5, 0.1412], "share": [0.875, 0.25, 0.5]},
+        "cost": {"steps": 585, "seconds": 60.0, "threads": 1, "precision": "32-true"},
+    }
+    record = make_record(
+        experiment, Results(Run(run, measured) for run in chosen), preset="full", seed=0, seeds=None, overrides={}
+    )
+    results = copy_results(tmp_path, "practice")
+    (results / "certified").mkdir()
+    (results / "certified" / "results.json").write_text(json.dumps(record))
+    chart = read_chart(results)
+    # T = 0 has one temperature, which is no front.
+    assert [series.name for series in chart.series] == ["spectral norm", "ONI, T = 5"]
+    assert {(*series.x, *series.y) for series in chart.series} == {(87.5, 87.5, 87.5, 87.5, 25.0, 25.0, 25.0, 25.0)}
+    assert "certified accuracy over accuracy" in overview(results, "oni.png")

@@ -40,6 +40,7 @@ from oni.recipes.experiments.verdicts import (
     Kind,
     Verdict,
     all_hold,
+    is_lower,
     is_no_worse,
     judge_equal,
     judge_lower,
@@ -163,6 +164,48 @@ def equals_exact(name: str, own: Row, other: Row, within: float) -> Callable[[Re
     return at_every_temperature(name, judge)
 
 
+def front_lies_above(name: str, own: Row, other: Row) -> Callable[[Results], Judgement]:
+    """Whether each point of the other front is surely below one of our own: certified less, and no more accurate.
+
+    Not held if each of our own is below one of the other's. A temperature means less where the bound is below 1, so
+    fronts are compared and not points of equal temperature.
+    """
+
+    def judge(results: Results) -> Judgement:
+        temperatures = temperatures_of(results, name)
+        if not temperatures:
+            return Verdict.NOT_TESTED, f"not yet measured: {name}"
+        images, fronts = count_test_images(results, name), []
+        for row in (own, other):
+            points = (
+                [errors_of(results, row, name, at, radius) for radius in (USUAL[name], None)] for at in temperatures
+            )
+            fronts.append([point for point in points if point[0]])
+        if not all(fronts):
+            return Verdict.NOT_TESTED, f"not yet measured: {name}"
+
+        def is_below(point: list[list[float]], above: list[list[float]]) -> bool:
+            certified = is_lower(above[0], point[0], images=images)
+            accurate = is_no_worse(above[1], point[1], WITHIN, images=images)
+            return all_hold([certified, accurate]) is Verdict.HELD
+
+        def lies_below(front: list[list[list[float]]], other: list[list[list[float]]]) -> bool:
+            return all(any(is_below(point, above) for above in other) for point in front)
+
+        ours, theirs = fronts
+        verdict = Verdict.HELD if lies_below(theirs, ours) else Verdict.UNDECIDED
+        if lies_below(ours, theirs):
+            verdict = Verdict.NOT_HELD
+        words = []
+        for row, front in zip((own, other), fronts, strict=True):
+            means = [[100 - statistics.fmean(errors) for errors in point] for point in front]
+            words.append(f"{row.title} {', '.join(f'{accuracy:.1f} / {sure:.1f}' for sure, accuracy in means)}")
+        text = "; ".join(words)
+        return verdict, f"accuracy / certified, by temperature: {text}"
+
+    return judge
+
+
 def bound_is_one(results: Results) -> Judgement:
     """Whether ONI and the exact maps never exceed 1 by more than rounding explains."""
     rows = [*ONI.values(), *ASKED.values(), CAYLEY, CHOLESKY]
@@ -215,6 +258,15 @@ CLAIMS = [
         "Fashion-MNIST: it certifies as much at 0.5 as exact orthogonality (Cayley), within 2 points",
         equals_exact(FASHION, ASKED[0.99], CAYLEY, 2.0),
         NEEDS,
+    ),
+    *(
+        Claim(
+            Kind.OURS,
+            f"Fashion-MNIST: the front of {row.title} lies above that of spectral norm: as accurate, more certified",
+            front_lies_above(FASHION, row, SN),
+            NEEDS,
+        )
+        for row in (*NEWTONS, ASKED[0.99])
     ),
     Claim(
         Kind.OURS,

@@ -21,7 +21,7 @@ from oni.recipes.experiments.studies.family import (
     training_minutes,
 )
 
-__all__ = ["make_charts"]
+__all__ = ["chart_front", "make_charts"]
 
 LABELS = {36 / 255: "36/255"}
 
