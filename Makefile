@@ -14,10 +14,10 @@ export PIP_BUILD_CONSTRAINT := constraints.txt
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test bench docs lint format release clean
+.PHONY: help demo test test-torch bench docs lint format release clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: $(RECIPES) ## train networks that certify their classes; ends with a table and report.html
 	$(BIN)/oni demo $(ARGS)
@@ -25,6 +25,17 @@ demo: $(RECIPES) ## train networks that certify their classes; ends with a table
 # One process per core, of which each uses one thread (tests/conftest.py); ARGS="-n 0" runs them in this process.
 test: $(DEV) ## run the tests and the doctests on all cores
 	$(BIN)/python -m pytest -n auto --maxprocesses 8 --dist worksteal $(ARGS)
+
+# The tests of the library alone, with another torch than the pinned one. From the package index it is several GB, with
+# other packages than the pinned ones, so it gets a virtualenv of its own.
+LIBRARY_TESTS := $(addprefix tests/,newton nn models baselines diagnostics checkpoints test_torch_internals.py)
+test-torch: ## run the library's tests with another torch in a virtualenv of its own: make test-torch VERSION=2.8.0
+	test -n "$(VERSION)" || { echo 'say which: make test-torch VERSION=2.8.0' >&2; exit 2; }
+	test -x .venv-torch-$(VERSION)/bin/pip || $(PYTHON) -m venv .venv-torch-$(VERSION)
+	PIP_CONSTRAINT= .venv-torch-$(VERSION)/bin/python -m pip install torch==$(VERSION)
+	.venv-torch-$(VERSION)/bin/python -m pip install pytest pytest-xdist hypothesis numpy rich matplotlib safetensors PyYAML typer
+	.venv-torch-$(VERSION)/bin/python -m pip install --no-deps -e .
+	.venv-torch-$(VERSION)/bin/python -m pytest -n 0 $(LIBRARY_TESTS) $(ARGS)
 
 bench: $(RECIPES) ## measure speed and accuracy beside the peers that are installed
 	$(BIN)/oni bench $(ARGS)

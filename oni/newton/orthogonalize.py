@@ -141,7 +141,7 @@ def knows_autocast(device_type: str) -> bool:
     return torch.amp.is_autocast_available(device_type)
 
 
-# torch.compile can't trace this question before torch 2.13. What this does is explained in precision.py.
+# torch 2.8 can't trace this question where it compiles. What the line does is explained in precision.py.
 knows_autocast._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
