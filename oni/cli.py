@@ -73,7 +73,7 @@ def compare(
 
 def bench(
     what: Annotated[
-        str, typer.Argument(help="What to measure: matrices, forms, models, processes, images or overhead.")
+        str, typer.Argument(help="What to measure: matrices, forms, choices, models, processes, images or overhead.")
     ] = "matrices",
     seconds: options.Seconds = 10.0,
     quick: options.Quick = False,

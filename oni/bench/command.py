@@ -15,7 +15,7 @@ import torch
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from oni.bench import images, overhead
+from oni.bench import choices, images, overhead
 from oni.bench.forms import cases as forms
 from oni.bench.forms.result import FormResult
 from oni.bench.forms.table import record_forms, show_forms
@@ -93,6 +93,14 @@ SUBJECTS: dict[str, Subject[Any, Any]] = {
         FORM_TARGETS,
         show_forms,
         record_forms,
+    ),
+    "choices": Subject(
+        lambda: choices.CHOICE_CASES,
+        lambda case: choices.ChoiceResult(case.name, case.shape, spectrum=case.spectrum, sigma_min=case.sigma_min),
+        choices.measure_choices,
+        choices.CHOICE_TARGETS,
+        choices.show_choices,
+        choices.record_choices,
     ),
     "models": Subject(
         lambda: models.MODEL_CASES,

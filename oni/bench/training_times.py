@@ -11,8 +11,8 @@ from rich.text import Text
 from torch import nn
 
 from oni.bench.record import to_dict
-from oni.bench.result import BenchResult, Timed, time_interval, time_ratio
-from oni.bench.table import format_median, format_spread
+from oni.bench.result import BenchResult, Timed, exactly, quotient, time_interval, time_ratio
+from oni.bench.table import format_delta, format_median, format_spread
 from oni.terminal import format_number, table
 from oni.timing import Interval, Quartiles, Times, paired_difference, share_of_addition
 
@@ -38,6 +38,8 @@ class TrainingMethod:
     """Whether ``torch.compile`` has its way with the network first."""
     patient: bool = True
     """Never skipped, however slow."""
+    orthogonal: bool = False
+    """Whether it makes weights more or less orthogonal."""
     predict: Callable[[nn.Module], float] | None = None
     """Seconds that one forward and backward pass spends on the weights, predicted without running it."""
 
@@ -52,6 +54,8 @@ class MethodTimes(Timed):
     """Why there are no times."""
     first: float = 0.0
     """Seconds of its first step, which is no part of the times."""
+    delta: float | None = None
+    """How far all weights together are from orthogonal at the start, where that was measured."""
 
 
 @dataclass
@@ -79,6 +83,10 @@ class TrainingResult(BenchResult):
         return share_of_addition(own, other, plain)
 
     def measured(self, quantity: str, name: str, over: str) -> Interval | None:
+        if quantity == "delta":
+            own, other = (self.entries[key].delta if key in self.entries else None for key in (name, over))
+            ratio = quotient(own, other)
+            return None if ratio is None else exactly(ratio)
         return self.share(name, over) if quantity == "added time" else time_interval(self.entries, name, over)
 
 
@@ -86,7 +94,7 @@ def training_table(result: TrainingResult, ascii_only: bool = False) -> Table:
     """One row per method."""
     rows = table(ascii_only)
     rows.add_column("contender", no_wrap=True)
-    for title in ("ms", "quartiles", "x plain", "adds", "share", "9 of 10"):
+    for title in ("ms", "quartiles", "x plain", "adds", "share", "9 of 10", "delta"):
         rows.add_column(title, justify="right", no_wrap=True)
     rows.add_column("note")
     for name, entry in result.entries.items():
@@ -100,6 +108,7 @@ def training_table(result: TrainingResult, ascii_only: bool = False) -> Table:
             format_median(added, 1e3),
             "" if share is None else format_number(share.value),
             format_spread(share),
+            "" if entry.delta is None else format_delta(entry.delta),
             Text(entry.word),
             style="bold" if entry.method.ours else None,
         )
@@ -118,6 +127,7 @@ def record_method(name: str, result: TrainingResult) -> dict[str, Any]:
         "milliseconds": to_dict(entry.seconds, 1e3),
         "times_plain": to_dict(result.times_plain(name)),
         "added_milliseconds": to_dict(result.added(name), 1e3),
+        "delta": entry.delta,
         "against": against or None,
         "share_of_addition": to_dict(result.share(name, against)),
     }

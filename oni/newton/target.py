@@ -23,7 +23,7 @@ from oni.newton.product_count import count_products
 from oni.newton.schedule import certified_range, checked_interval, get_schedule
 from oni.newton.start import find_starts, work_dtype
 
-__all__ = ["Choice", "Target", "check_target", "choose", "steps_for"]
+__all__ = ["Choice", "Target", "check_target", "choose", "list_choices", "steps_for"]
 
 CANDIDATES = ("trace", "trace2", "tight")
 """The Frobenius and the compact bound cost what the trace bound does, and start lower."""
@@ -137,6 +137,11 @@ def choose(matrices: Tensor, target: Target, *, center: bool | str = "auto", gro
     >>> choose(torch.randn(64, 256, generator=torch.Generator().manual_seed(0)), Target(0.9))
     Choice(bound='trace', schedule='minimax:0.238', steps=2)
     """
+    return list_choices(matrices, target, center=center, groups=groups)[0]
+
+
+def list_choices(matrices: Tensor, target: Target, *, center: bool | str = "auto", groups: int = 1) -> list[Choice]:
+    """All ways that certify it, cheapest first by counted products."""
     sigma_min, bound, schedule = target
     aim = with_reserve(sigma_min, matrices.dtype)
     _, center, groups = check_options(matrices.shape, 0, center, bound or "compact", groups, schedule or "newton")
@@ -147,7 +152,7 @@ def choose(matrices: Tensor, target: Target, *, center: bool | str = "auto", gro
         for name in [schedule] if schedule else ("newton", "minimax"):
             find = find_minimax if name == "minimax" else find_steps
             choices += find(candidate, name, starts[candidate], aim)
-    return min(choices, key=lambda choice: rank(choice, n, d))
+    return sorted(choices, key=lambda choice: rank(choice, n, d))
 
 
 def with_reserve(sigma_min: float, dtype: torch.dtype) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -13,8 +14,10 @@ import torch
 from torch import nn
 
 import oni
+from oni.bench.contender import measure_orthogonality
 from oni.bench.limit import finish
-from oni.bench.models.methods import apply_authors_form, list_training_methods
+from oni.bench.models.methods import apply_authors_form, layers_of, list_training_methods
+from oni.bench.models.recurrent import Recurrent
 from oni.bench.models.result import ForwardTimes, ModelResult
 from oni.bench.probe import shorten_error
 from oni.bench.settings import SEED, Settings
@@ -64,6 +67,9 @@ CIFAR = (3, 32, 32)
 MODEL_CASES = (
     ModelCase(
         "mlp20-b256", "20-layer 784-256 MLP, batch 256", partial(MLP, 20), (784,), 256, compiled=True, quick=True
+    ),
+    ModelCase(
+        "rnn256-b64", "recurrent cell of width 256 over 50 positions, batch 64", Recurrent, (50, 10), 64, quick=True
     ),
     ModelCase("vgg-g2k1-b128", "VGG-style g=2 k=1 at 32x32, batch 128", partial(VGG, 2, 1), CIFAR, 128, compiled=True),
     ModelCase("resnet110-b2", "ResNet-110 without BN at 32x32, batch 2", resnet110, CIFAR, 2, quick=True),
@@ -118,6 +124,8 @@ def first_steps(
         try:
             net = deepcopy(plain)
             method.apply(net)
+            if method.orthogonal and not (method.cached or method.compiled):
+                entry.delta = measure_delta(net)
             step = TrainingStep(net, loss, cached=method.cached)
             if method.compiled:
                 net.compile()
@@ -135,6 +143,13 @@ def first_steps(
         else:
             steps[method.name] = step
     return steps
+
+
+@torch.no_grad()
+def measure_delta(net: nn.Module) -> float:
+    """How far all weights of a network together are from orthogonal: the root of the sum of squares of their deltas."""
+    weights = [layer.weight.flatten(1) for layer in layers_of(net)]
+    return math.hypot(*(measure_orthogonality(weight).delta for weight in weights))
 
 
 def why_skip(method: TrainingMethod, plain: nn.Module, forwards: int, patience: float) -> str:

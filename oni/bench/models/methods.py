@@ -36,7 +36,7 @@ def list_training_methods(*, cached: bool = False, compiled: bool = False) -> li
         methods.append(TrainingMethod("plain compiled", lambda net: None, compiled=True))
     for steps in STEPS:
         convert, authors_form = partial(oni.convert, steps=steps), f"authors T={steps}"
-        methods.append(TrainingMethod(f"oni T={steps}", convert, steps, authors_form, ours=True))
+        methods.append(TrainingMethod(f"oni T={steps}", convert, steps, authors_form, ours=True, orthogonal=True))
         if cached:
             methods.append(
                 TrainingMethod(f"oni T={steps} cached", convert, steps, authors_form, ours=True, cached=True)
@@ -45,10 +45,10 @@ def list_training_methods(*, cached: bool = False, compiled: bool = False) -> li
             methods.append(
                 TrainingMethod(f"oni T={steps} compiled", convert, steps, authors_form, ours=True, compiled=True)
             )
-        methods.append(TrainingMethod(authors_form, partial(apply_authors_form, steps=steps), steps))
+        methods.append(TrainingMethod(authors_form, partial(apply_authors_form, steps=steps), steps, orthogonal=True))
     asked = partial(oni.convert, sigma_min=SIGMA_MIN, start="orthogonal")
-    methods.append(TrainingMethod(f"oni {SIGMA_MIN}", asked, against="oni T=5", ours=True))
-    methods.append(TrainingMethod("cholesky", apply_cholesky, against="oni T=5"))
+    methods.append(TrainingMethod(f"oni {SIGMA_MIN}", asked, against="oni T=5", ours=True, orthogonal=True))
+    methods.append(TrainingMethod("cholesky", apply_cholesky, against="oni T=5", orthogonal=True))
     methods.append(TrainingMethod("spectral norm", add_spectral_norm, against="authors T=5"))
     slow = TrainingMethod(
         "torch orthogonal", apply_torch_orthogonal, against="authors T=5", patient=False, predict=predict_seconds

@@ -26,6 +26,7 @@ adds      milliseconds beyond the plain network's step of the same round, median
 share     that as a fraction of what the authors' form adds with the same number of steps, or T=5;
           for oni 0.9 and cholesky, of what oni T=5 adds; below 1, it adds less. Next to it, the
           interval that contains the share in 9 of 10 resamplings of the rounds
+delta     how far all weights together are from orthogonal at the start
 oni 0.9   sigma_min=0.9, start="orthogonal"; cholesky is initialised orthogonal too
 authors   the paper's recurrence as its authors released it, for each layer separately, at each use"""
 
