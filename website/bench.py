@@ -5,20 +5,51 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
+from oni.bench.command import SUBJECTS
 from oni.bench.contender import Gives
 from oni.recipes.experiments.experiment import Comparison
 from oni.recipes.experiments.table_formats import format_markdown
 
-__all__ = ["BENCH", "NOT_MEASURED", "find_case", "find_contender", "is_measured", "read_bench", "show", "training_cost"]
+__all__ = [
+    "BENCH",
+    "NOT_MEASURED",
+    "find_case",
+    "find_contender",
+    "is_measured",
+    "read_bench",
+    "show",
+    "training_cost",
+    "unless_missing",
+]
 
 NOT_MEASURED = "*Not yet measured.*"
 
 
+class NotMeasured(ValueError):
+    """There is no record of it yet."""
+
+
+def unless_missing(write: Callable[..., str]) -> Callable[..., str]:
+    """The same, but for results that are not there yet it says so."""
+
+    @wraps(write)
+    def wrapper(results: Path, *args: Any, **arguments: Any) -> str:
+        try:
+            return write(results, *args, **arguments)
+        except NotMeasured:
+            return NOT_MEASURED
+
+    return wrapper
+
+
 def read_bench(results: Path, kind: str) -> dict[str, Any]:
     """What ``oni bench`` wrote of one subject."""
+    if not is_measured(results, kind):
+        raise NotMeasured(f"there is no record of oni bench {kind}")
     record: dict[str, Any] = json.loads((results / "bench" / f"{kind}.json").read_text("utf-8"))
     return record
 
@@ -32,7 +63,8 @@ def find_case(record: Mapping[str, Any], name: str) -> dict[str, Any]:
     """The case of this name."""
     cases: dict[str, dict[str, Any]] = {case["name"]: case for case in record["cases"]}
     if name not in cases:
-        raise ValueError(f"no case {name!r} was measured; there are {', '.join(cases)}")
+        known = any(case.name == name for subject in SUBJECTS.values() for case in subject.cases())
+        raise (NotMeasured if known else ValueError)(f"no case {name!r} was measured; there are {', '.join(cases)}")
     return cases[name]
 
 
@@ -89,8 +121,6 @@ def against(results: Path, contender: str) -> str:
 
 def matrices(results: Path, case: str) -> str:
     """Every method on one weight: its time, that over the fastest of all who reach the same, and what it gives."""
-    if not is_measured(results, "matrices"):
-        return NOT_MEASURED
     found = find_case(read_bench(results, "matrices"), case)
     rows = []
     for contender in found["contenders"]:
@@ -130,8 +160,6 @@ def show_smallest(value: float) -> str:
 
 def asked(results: Path, asked: str, spectrum: str = "*") -> str:
     """Of every weight: oni beside the fastest other method that reaches what is asked, and the paper's five steps."""
-    if not is_measured(results, "matrices"):
-        return NOT_MEASURED
     record = read_bench(results, "matrices")
     verdicts = {target["case"]: target for target in record["targets"] if target["of"] == [f"oni {asked}"]}
     rows = []
@@ -164,6 +192,28 @@ def show_time(contender: Mapping[str, Any] | None, asked: str) -> str:
         return str(contender["note"])
     text = show(contender["milliseconds"]["median"])
     return text if asked in contender["reaches"] else f"{text} (delta {show(contender['delta'])}: not reached)"
+
+
+def choices(results: Path) -> str:
+    """What ``sigma_min`` chooses by counted products beside the fastest other choice by the clock."""
+    record = read_bench(results, "choices")
+    verdicts = {target["case"]: target for target in record["targets"]}
+    rows = []
+    for case in record["cases"]:
+        ratio = case["chosen_over_fastest_other"]
+        times = [find_contender(case, case[key]) for key in ("chosen", "fastest_other")]
+        shown = [show(one["milliseconds"]["median"]) if one and one["milliseconds"] else "" for one in times]
+        rows.append([
+            case["name"],
+            case["chosen"],
+            shown[0],
+            case["fastest_other"] or "",
+            shown[1],
+            f"{show(ratio['value'])} ({show(ratio['low'])} - {show(ratio['high'])})" if ratio else "",
+            verdict_word(verdicts[case["name"]]),
+        ])  # fmt: skip
+    columns = ["weight, asked", "chosen", "ms", "fastest other", "ms", "ratio (9 of 10)"]
+    return render([*columns, f"asked: at most {max(t['at_most'] for t in verdicts.values()):g}"], rows)
 
 
 def models(results: Path) -> str:
@@ -287,9 +337,10 @@ def verdict_word(target: Mapping[str, Any]) -> str:
 
 def number(results: Path, kind: str, case: str, contender: str, field: str, part: str = "contenders") -> str:
     """One number: a field of a contender, ``milliseconds``, ``time_ratio``, ``times_plain``, ``delta``, ..."""
-    if not is_measured(results, kind):
+    try:
+        found = find_contender(find_case(read_bench(results, kind), case), contender, part)
+    except NotMeasured:
         return "(not yet measured)"
-    found = find_contender(find_case(read_bench(results, kind), case), contender, part)
     if found is None or found[field] is None:
         raise ValueError(f"{contender!r} has no {field!r} in {case!r} of {kind}")
     value = found[field]
@@ -318,9 +369,10 @@ def render(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return format_markdown(Comparison(columns, rows, note=" ")).rstrip()
 
 
-BENCH: Mapping[str, Callable[..., str]] = {
+WRITERS: Mapping[str, Callable[..., str]] = {
     "bench-matrices": matrices,
     "bench-asked": asked,
+    "bench-choices": choices,
     "bench-forms": forms,
     "bench-against": against,
     "bench-models": models,
@@ -332,3 +384,4 @@ BENCH: Mapping[str, Callable[..., str]] = {
     "bench-number": number,
     "bench-machine": machine,
 }
+BENCH: Mapping[str, Callable[..., str]] = {name: unless_missing(write) for name, write in WRITERS.items()}

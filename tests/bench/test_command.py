@@ -180,7 +180,7 @@ def test_a_wrong_form_is_not_timed(run, cheap, monkeypatch):
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["lamps"], "unknown bench 'lamps'; choose from matrices, forms, models, processes, images"),
+        (["lamps"], "unknown bench 'lamps'; choose from matrices, forms, choices, models, processes, images"),
         (["--cases", "7x*"], "'7x*' matches none of: 256x256/gaussian, 256x256/trained"),
         (["--seconds", "0"], "--seconds must be positive"),
         (["--seconds", "nan"], "--seconds must be positive"),

@@ -4,6 +4,8 @@ import pytest
 import torch
 
 import oni
+from oni.newton.product_count import count_products
+from oni.newton.target import Target, choose, list_choices
 
 
 def lowest(Z, steps, groups=1, **options):
@@ -66,3 +68,15 @@ def test_scale_does_not_matter(factor):
 def test_bad_matrices(Z, options, error, words):
     with pytest.raises(error, match=words):
         oni.steps_for(Z, 0.9, **options)
+
+
+def test_choices_come_cheapest_first_and_all_reach_the_target():
+    Z = torch.randn(48, 200)
+    choices = list_choices(Z, Target(0.9))
+    assert choose(Z, Target(0.9)) == choices[0]
+    prices = [sum(count_products(c.steps, bound=c.bound, schedule=c.schedule).multiply_adds(48, 200)) for c in choices]
+    # But for those that work in float64, which counts twice: none does with so few steps.
+    assert prices == sorted(prices)
+    assert {choice.bound for choice in choices} == {"trace", "trace2", "tight"}
+    for bound, schedule, steps in choices:
+        assert lowest(Z, steps, bound=bound, schedule=schedule) >= 0.9

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from oni.bench.choices import CHOICE_CASES, CHOICE_TARGETS, ChoiceResult, record_choices
 from oni.bench.contender import Contender, Gives, Reached
 from oni.bench.matrices.result import MatrixResult
 from oni.bench.matrices.table import record_matrix
@@ -12,6 +13,8 @@ from oni.bench.record import record_run
 from oni.bench.settings import Settings
 from oni.bench.shape_result import ContenderTimes
 from oni.bench.targets import MATRIX_TARGETS, judge_targets
+from oni.newton.product_count import count_products
+from oni.newton.target import Choice
 from website.bench import BENCH, NOT_MEASURED
 from website.headlines import HEADLINES
 
@@ -88,3 +91,47 @@ def test_what_is_not_measured_yet_says_so(results):
     assert BENCH["bench-machine"](results, "matrices").endswith("not been run yet.")
     assert BENCH["bench-number"](results, "matrices", "x", "y", "delta") == "(not yet measured)"
     assert {row[3] for row in cells(HEADLINES["peers"](results))} == {"not measured"}
+
+
+def test_without_results_every_region_says_so(tmp_path):
+    """Of whatever has not been measured: nothing at all, or a case that is new."""
+    arguments = {
+        "bench-matrices": {"case": "256x2304/gaussian"},
+        "bench-asked": {"asked": "0.9"},
+        "bench-forms": {"case": "256x256"},
+        "bench-against": {"contender": "oni*"},
+        "bench-targets": {"kind": "models"},
+    }
+    for name, write in BENCH.items():
+        if name not in ("bench-number", "bench-machine"):
+            assert write(tmp_path, **arguments.get(name, {})) == NOT_MEASURED, name
+    assert HEADLINES["speed"](tmp_path) == HEADLINES["peers"](tmp_path) == NOT_MEASURED
+    (tmp_path / "bench").mkdir()
+    (tmp_path / "bench" / "models.json").write_text('{"cases": [], "targets": []}')
+    number = {"kind": "models", "contender": "oni T=2", "field": "times_plain"}
+    assert BENCH["bench-number"](tmp_path, case="dcgan-b64", **number) == "(not yet measured)"
+    with pytest.raises(ValueError, match="no case 'dcgan' was measured"):
+        BENCH["bench-number"](tmp_path, case="dcgan", **number)
+
+
+def test_choices(tmp_path):
+    case = CHOICE_CASES[0]
+    entries = {
+        str(choice): ContenderTimes(
+            Contender(str(choice), None, products=count_products(choice.steps, bound=choice.bound)),
+            dict.fromkeys(range(5), seconds),
+        )
+        for choice, seconds in ((Choice("trace", "newton", 2), 0.002), (Choice("tight", "newton", 2), 0.003))
+    }
+    result = ChoiceResult(case.name, case.shape, entries, spectrum=case.spectrum, sigma_min=case.sigma_min)
+    verdicts = judge_targets([result], CHOICE_TARGETS)
+    record = record_run([result], verdicts, Settings("choices"), complete=True, record_case=record_choices)
+    (tmp_path / "bench").mkdir()
+    (tmp_path / "bench" / "choices.json").write_text(json.dumps(record))
+    (row,) = cells(BENCH["bench-choices"](tmp_path))
+    assert row == [
+        "256x256/trained/0.9", "2 steps, trace, newton", "2", "2 steps, tight, newton", "3",
+        "0.667 (0.667 - 0.667)", "reached",
+    ]  # fmt: skip
+    # 4 short and 5 long products, of one size here; tight takes three more.
+    assert [one["products"] for one in record["cases"][0]["contenders"]] == [1, 12 / 9]

@@ -5,11 +5,13 @@ from functools import partial
 import pytest
 import torch
 from torch import nn
+from torch.nn.utils.parametrize import register_parametrization
 
 import oni
 from oni.bench.models import cases as models
 from oni.bench.models import methods as methods_module
-from oni.bench.models.methods import find_fastest_map, layers_of, list_training_methods, predict_seconds
+from oni.bench.models.methods import Unrolled, find_fastest_map, layers_of, list_training_methods, predict_seconds
+from oni.bench.models.recurrent import Recurrent
 from oni.bench.models.result import ForwardTimes, ModelResult
 from oni.bench.settings import Settings
 from oni.bench.targets import MODEL_TARGETS, judge_targets
@@ -253,11 +255,13 @@ def test_every_target_is_about_someone_who_runs():
         assert (target.at_least is None) != (target.at_most is None)
         case = cases[target.case]
         trained = {method.name for method in list_training_methods(cached=case.adversarial, compiled=case.compiled)}
-        known = {"added time": trained, "step time": trained, "forward time": forward}[target.quantity]
+        known = forward if target.quantity == "forward time" else trained
+        assert target.quantity in ("added time", "step time", "forward time", "delta")
         assert {target.contender, target.over} <= known
     asked = {(t.case, t.contender): t.at_most for t in MODEL_TARGETS if t.quantity == "added time"}
-    assert len(asked) == 15
-    assert (asked["mlp20-b256", "oni 0.9"], asked["resnet18-b32", "oni 0.9"]) == (0.45, 0.8)
+    assert len(asked) == 16
+    assert (asked["mlp20-b256", "oni 0.9"], asked["rnn256-b64", "oni 0.9"]) == (0.45, 0.45)
+    assert (asked["vgg-g2k1-b128", "oni 0.9"], asked["resnet18-b32", "oni 0.9"]) == (0.8, 0.8)
     assert asked["resnet110-b2", "oni T=2"] == asked["resnet110-b128", "oni T=5"] == pytest.approx(1 / 3)
     assert asked["mlp20-b256", "oni T=5"] == 0.55
     assert (
@@ -302,7 +306,7 @@ def test_the_command(run, tmp_path):
     for word in ("a small one", "oni T=5", "authors T=5", "spectral norm", "torch orthogonal", "oni T=2 cached"):
         assert word in out
     assert "Targets" in out
-    assert "Left out: 20 targets" in out
+    assert "Left out: 24 targets" in out
 
     record = json.loads(path.read_text())
     assert record["command"].startswith("oni bench models --quick '--cases=*' --threads=1 --json=")
@@ -379,3 +383,26 @@ def test_a_pattern_that_matches_nothing(run):
     code, out, err = run("--cases", "vgg*")
     assert (code, out) == (2, "")
     assert err == "oni: --cases 'vgg*' matches none of: mlp20-b256, dcgan-b64\n"
+
+
+def test_delta_is_that_of_all_weights_together():
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(12, 6), nn.Conv2d(2, 4, 3))
+    for layer in net:
+        nn.init.orthogonal_(layer.weight)
+    # In float64, of weights in float32: sums of 18 terms.
+    assert models.measure_delta(net) < 18 * torch.finfo(torch.float32).eps
+    with torch.no_grad():
+        for layer in net:
+            layer.weight.mul_(0.5**0.5)
+    # W W^T is half the identity, of 6 and of 4 rows.
+    assert models.measure_delta(net) == pytest.approx((10 / 4) ** 0.5, rel=1e-5)
+
+
+def test_the_recurrent_weight_is_computed_once():
+    calls = []
+    net = Recurrent(width=8)
+    register_parametrization(net.recurrent, "weight", Unrolled(lambda W: calls.append(0) or W), unsafe=True)
+    calls.clear()
+    assert net(torch.randn(3, 20, 10)).shape == (3, 10)
+    assert len(calls) == 1
