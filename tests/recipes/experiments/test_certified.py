@@ -17,6 +17,9 @@ def make_results(certified, accuracy=lambda run: 85.0, bound=lambda run: 1.0):
     """Results of the preset full, in percent by functions of the run; seeds are a tenth of a point apart."""
     runs = []
     for run in EXPERIMENT.planned("full"):
+        if isinstance(run, family.MethodTimes):
+            runs.append(Run(run, {"milliseconds": {"sn": [9.0, 10.0, 11.0], "oni-2": [19.0, 20.0, 21.0]}}))
+            continue
         shift = run.seed / 10
         share = [max(0.0, (certified(run) + shift) / 100)] * len(RADII)
         measured = {
@@ -39,7 +42,7 @@ def is_sn(run):
 
 
 def test_the_plan():
-    planned = EXPERIMENT.planned("full")
+    planned = [run for run in EXPERIMENT.planned("full") if not isinstance(run, family.MethodTimes)]
     assert {run.row for run in planned} == {row.name for row in family.ROWS}
     assert {run.seed for run in planned} == {0, 1, 2}
     assert all(run.config.change_output for run in planned), "a plain output layer would have no bound"
@@ -65,7 +68,7 @@ def test_claims_hold_where_newton_is_ahead_of_spectral_norm():
 
 def test_claims_do_not_hold_where_it_is_behind():
     results = make_results(
-        lambda run: 70.0 if is_sn(run) else 40.0 if run.row == "cayley" else 60.0,
+        lambda run: 70.0 if is_sn(run) else 80.0 if run.row == "cayley" else 60.0,
         lambda run: 88.0 if is_sn(run) else 85.0,
         lambda run: 1.01,
     )
@@ -113,7 +116,10 @@ def test_a_run_that_diverged_certifies_nothing_and_one_of_a_missing_library_is_l
     assert family.certified_at(results[diverged], 0.5) == 0
     assert family.clean_accuracy(results[diverged]) == 10
     skipped = {"status": "skipped", "reason": "orthogonium is not installed"}
-    left = Results(Run(run.parameters, skipped) if run.parameters.row == "orthogonium" else run for run in results)
+    is_missing = [getattr(run.parameters, "row", "") == "orthogonium" for run in results]
+    left = Results(
+        Run(run.parameters, skipped) if missing else run for run, missing in zip(results, is_missing, strict=True)
+    )
     table = EXPERIMENT.table(left)
     assert "Not trained: orthogonium is not installed." in table.note
     assert not any("orthogonium" in row[0] for row in table.rows)
@@ -157,3 +163,26 @@ def test_the_smallest_preset_by_the_command(run, tmp_path):
     certificate = record["runs"][0]["measured"]["certified"]
     assert certificate["bound"] <= 1.0001
     assert certificate["share"] == sorted(certificate["share"], reverse=True)
+
+
+def test_times_are_measured_in_turns_and_shown():
+    results = make_results(lambda run: 60.0)
+    table = EXPERIMENT.table(results)
+    shown = {row[0]: row[table.columns.index("ms per step")] for row in table.rows}
+    assert shown["fashion-mnist, 8, spectral norm"] == "10"
+    assert shown["fashion-mnist, 8, Cayley"] == "-"
+    by_time = next(chart for chart in EXPERIMENT.charts(results) if "by time" in chart.title)
+    # 5 epochs of 117 batches.
+    assert {series.name: series.x[0] for series in by_time.series} == {
+        "spectral norm": pytest.approx(585 * 0.01 / 60),
+        "ONI, T = 2": pytest.approx(585 * 0.02 / 60),
+    }
+    without = Results(run for run in results if not isinstance(run.parameters, family.MethodTimes))
+    assert not any("by time" in chart.title for chart in EXPERIMENT.charts(without))
+
+
+def test_the_time_of_a_step(monkeypatch):
+    monkeypatch.setattr(family, "ROWS", (family.SN, family.ONI[2]))
+    milliseconds = family.MethodTimes("fashion-mnist", 0, 0.01).measure()["milliseconds"]
+    assert list(milliseconds) == ["sn", "oni-2"]
+    assert all(0 < low <= median <= high for low, median, high in milliseconds.values())

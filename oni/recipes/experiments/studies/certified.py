@@ -25,6 +25,7 @@ from oni.recipes.experiments.studies.family import (
     SN,
     SN_ORTHOGONAL,
     USUAL,
+    MethodTimes,
     certified_at,
     clean_accuracy,
     find_runs,
@@ -32,14 +33,15 @@ from oni.recipes.experiments.studies.family import (
     parts_of,
     plan,
     rows_at,
+    step_milliseconds,
     temperatures_of,
-    training_minutes,
 )
 from oni.recipes.experiments.verdicts import (
     Judgement,
     Kind,
     Verdict,
     all_hold,
+    format_rows,
     is_lower,
     is_no_worse,
     judge_equal,
@@ -63,16 +65,14 @@ def make_table(results: Results) -> Comparison:
             for row, runs in rows_at(results, name, temperature):
                 certified = [[certified_at(run, radius) for run in runs] for radius in RADII[name]]
                 bounds = [run.measured["certified"]["bound"] for run in runs if "certified" in run.measured]
-                costs = [run.measured["cost"] for run in runs]
                 cells.append(
                     [
-                        f"{name}, temperature {temperature:g}, {row.title}",
+                        f"{name}, {temperature:g}, {row.title}",
                         Quantity(runs[0].measured["learning_rate"], digits=None),
                         mean_and_deviation([clean_accuracy(run) for run in runs]),
                         *map(mean_and_deviation, certified),
                         Quantity(max(bounds, default=None), digits=4),
-                        Quantity(statistics.median(1e3 * cost["seconds"] / cost["steps"] for cost in costs), digits=0),
-                        Quantity(statistics.median(map(training_minutes, runs)), digits=1),
+                        Quantity(step_milliseconds(results, row, name), digits=0),
                         Quantity(len(runs), digits=0),
                     ]
                 )
@@ -81,11 +81,19 @@ def make_table(results: Results) -> Comparison:
     note = (
         "Accuracy and certified accuracy on the test images in percent, means over seeds ± their standard deviation. "
         "The three radii, in the Euclidean norm of pixels from 0 to 1: Fashion-MNIST 0.25, 0.5 and 1, CIFAR-10 36/255, "
-        "72/255 and 108/255. Lipschitz bound: the largest of all seeds. Times are of one thread of a machine that did "
-        f"other things as well: oni bench compares them.{missing}"
+        "72/255 and 108/255. Lipschitz bound: the largest of all seeds. Time of a step: the median on one thread, all "
+        f"methods in turns; - if not yet measured.{missing}"
     )
-    columns = ["network", "learning rate", "accuracy", "certified, small", "usual radius", "large", "Lipschitz bound"]
-    return Comparison([*columns, "ms per step", "minutes", "seeds"], cells, note)
+    columns = [
+        "data, temperature, method",
+        "learning rate",
+        "accuracy",
+        "certified, small",
+        "usual radius",
+        "large",
+        "Lipschitz bound",
+    ]
+    return Comparison([*columns, "ms per step", "seeds"], cells, note)
 
 
 # Claims, all of our own; written down before the runs.
@@ -100,7 +108,7 @@ def errors_of(results: Results, row: Row, name: str, temperature: float, radius:
 def count_test_images(results: Results, name: str) -> int:
     from oni.recipes.data.datasets import DATASETS
 
-    config = next(run.parameters.config for run in results if run.parameters.group.startswith(name))
+    config = next(run.parameters.config for run in results if run.parameters.group.startswith(f"{name}, "))
     return DATASETS[config.data].test_images
 
 
@@ -160,6 +168,19 @@ def equals_exact(name: str, own: Row, other: Row, within: float) -> Callable[[Re
     def judge(results: Results, temperature: float, images: int, radius: float) -> Judgement:
         pair = tuple(errors_of(results, row, name, temperature, radius) for row in (own, other))
         return judge_equal({f"{own.title} and {other.title}": (pair[0], pair[1])}, within, images=images)
+
+    return at_every_temperature(name, judge)
+
+
+def certifies_no_less(name: str, own: Row, other: Row, within: float) -> Callable[[Results], Judgement]:
+    """Whether surely no more images are without a certificate, but for a margin."""
+
+    def judge(results: Results, temperature: float, images: int, radius: float) -> Judgement:
+        ours, theirs = (errors_of(results, row, name, temperature, radius) for row in (own, other))
+        if not (ours and theirs):
+            return Verdict.NOT_TESTED, f"not yet measured: {own.title} or {other.title}"
+        text = format_rows({own.title: ours, other.title: theirs})
+        return is_no_worse(ours, theirs, within, images=images), text
 
     return at_every_temperature(name, judge)
 
@@ -255,8 +276,8 @@ CLAIMS = [
     ),
     Claim(
         Kind.OURS,
-        "Fashion-MNIST: it certifies as much at 0.5 as exact orthogonality (Cayley), within 2 points",
-        equals_exact(FASHION, ASKED[0.99], CAYLEY, 2.0),
+        "Fashion-MNIST: it certifies no less at 0.5 than exact orthogonality (Cayley), within 2 points",
+        certifies_no_less(FASHION, ASKED[0.99], CAYLEY, 2.0),
         NEEDS,
     ),
     *(
@@ -316,6 +337,7 @@ EXPERIMENT = Experiment(
     presets=PRESETS,
     plan=plan,
     measure=measure_run,
+    parameters=(MethodTimes,),
     paper={},
     claims=CLAIMS,
     table=make_table,

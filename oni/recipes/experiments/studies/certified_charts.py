@@ -17,8 +17,8 @@ from oni.recipes.experiments.studies.family import (
     find_runs,
     parts_of,
     rows_at,
+    step_milliseconds,
     temperatures_of,
-    training_minutes,
 )
 
 __all__ = ["chart_front", "make_charts"]
@@ -29,7 +29,8 @@ LABELS = {36 / 255: "36/255"}
 def make_charts(results: Results) -> list[Chart]:
     """Three for each data set."""
     makers = (chart_front, chart_radii, chart_time)
-    return [make_chart(results, name) for name in parts_of(results) for make_chart in makers]
+    charts = [make_chart(results, name) for name in parts_of(results) for make_chart in makers]
+    return [chart for chart in charts if chart.series]
 
 
 def chart_front(results: Results, name: str) -> Chart:
@@ -66,13 +67,15 @@ def chart_radii(results: Results, name: str) -> Chart:
 
 
 def chart_time(results: Results, name: str) -> Chart:
-    """Certified accuracy over the time of training, at the same temperature."""
+    """Certified accuracy over the time of training, at the same temperature; empty until steps are timed."""
     series = []
     for row, runs in rows_at(results, name, TEMPERATURE[name]):
-        minutes = statistics.median(map(training_minutes, runs))
-        certified = statistics.fmean(certified_at(run, USUAL[name]) for run in runs)
-        series.append(Series(row.title, [minutes], [certified], COLOURS[row.name]))
+        milliseconds = step_milliseconds(results, row, name)
+        if milliseconds is not None:
+            minutes = milliseconds * runs[0].parameters.steps / 6e4
+            certified = statistics.fmean(certified_at(run, USUAL[name]) for run in runs)
+            series.append(Series(row.title, [minutes], [certified], COLOURS[row.name]))
     label = LABELS.get(USUAL[name], f"{USUAL[name]:g}")
     title = f"{name}: temperature {TEMPERATURE[name]:g}, by time"
-    caption = "Time on one thread of a machine that was also doing other work."
+    caption = "The steps of a run, times the median time of a step on one thread, all methods in turns."
     return Chart(title, "minutes of training", f"certified at {label}, %", series, x_log=True, caption=caption)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from oni.machine import find_version
 from oni.recipes.exact_maps import PEERS
 from oni.recipes.experiments.experiment import Results, Run
-from oni.recipes.experiments.runs import Row, Training, measure, plan_rows
+from oni.recipes.experiments.runs import Row, Training, apply_changes, measure, plan_rows
 from oni.recipes.experiments.search import share_at
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ __all__ = [
     "SN_ORTHOGONAL",
     "TEMPERATURE",
     "USUAL",
+    "MethodTimes",
     "certified_at",
     "clean_accuracy",
     "find_runs",
@@ -39,6 +40,7 @@ __all__ = [
     "parts_of",
     "plan",
     "rows_at",
+    "step_milliseconds",
     "temperatures_of",
     "training_minutes",
 ]
@@ -111,6 +113,45 @@ COLOURS = {
 # From rows to runs.
 
 
+@dataclass(frozen=True)
+class MethodTimes:
+    """The time of a training step with every method, measured in turns and apart from training."""
+
+    group: str
+    """Which network."""
+    seed: int
+    seconds: float
+    """The time budget."""
+
+    def override(self, overrides: Mapping[str, Any]) -> MethodTimes:
+        """The same: what the user changes is of training."""
+        return self
+
+    def describe(self) -> str:
+        """As on the command line."""
+        return f"{self.group}/times, time of a step"
+
+    def measure(self) -> dict[str, Any]:
+        """The quartiles in milliseconds, by row; nothing of libraries that are not installed."""
+        from oni.recipes.experiments.studies.step_times import time_networks
+
+        sizes = PRESETS["full"]["parts"][self.group]
+        base = make_base(self.group, **{name: sizes[name] for name in ("data", "network", "batch_size", "epochs")})
+        rows = ROWS if self.group == FASHION else PATCHES
+        configs = {row.name: apply_changes(base, row.changes) for row in rows if is_installed(row.name)}
+        return time_networks(configs, seed=self.seed, seconds=self.seconds)
+
+
+def is_installed(method: str) -> bool:
+    """Whether the library that a method needs, if any, is there."""
+    return method not in PEERS or find_version(PEERS[method]) is not None
+
+
+def make_base(name: str, *, network: Mapping[str, Any], **sizes: Any) -> Config:
+    """The network of a data set, as it is built."""
+    return make_config(network_options=network, network="mlp" if name == FASHION else "patch-mix", **sizes)
+
+
 def make_config(*, batch_size: int, epochs: int, **sizes: Any) -> Config:
     """What all rows share, but for the network."""
     from oni.recipes.run_files.config import Config
@@ -135,16 +176,17 @@ def plan(
     *,
     seeds: int,
     parts: Mapping[str, Mapping[str, Any]],
+    seconds: float = 0.0,
     samples: int | None = None,
     epochs: int | None = None,
-) -> list[Training]:
-    """Both networks, one after the other: every row with one temperature, then the main ones with all."""
+) -> list[Training | MethodTimes]:
+    """Both networks, one after the other: every row with one temperature, then the main ones with all; then times."""
     given: dict[str, Any] = {
         name: value for name, value in (("samples", samples), ("epochs", epochs)) if value is not None
     }
-    return [
-        run for name, sizes in parts.items() for run in plan_part(name, range(seed, seed + seeds), **sizes, **given)
-    ]
+    seeds_of = range(seed, seed + seeds)
+    runs = [run for name, sizes in parts.items() for run in plan_part(name, seeds_of, **sizes, **given)]
+    return [*runs, *(MethodTimes(name, seed, seconds) for name in parts if seconds)]
 
 
 def plan_part(
@@ -158,7 +200,7 @@ def plan_part(
     **sizes: Any,
 ) -> list[Training]:
     first = TEMPERATURE[name]
-    base = make_config(network_options=network, network="mlp" if name == FASHION else "patch-mix", **sizes)
+    base = make_base(name, network=network, **sizes)
     main = MAIN if name == FASHION else PATCHES
     searched = trial and {**trial, "task_options.temperature": first, "seed": seeds[0]}
     rows = [row for row in ROWS if every_row and name == FASHION and row not in main]
@@ -180,13 +222,14 @@ def plan_part(
     ]
 
 
-def measure_run(training: Training, setting: Setting) -> dict[str, Any]:
+def measure_run(training: Training | MethodTimes, setting: Setting) -> dict[str, Any]:
     """What a run gave, with its certificate; the time for that is no part of training."""
     from oni.recipes.training.watch import CERTIFIED
 
-    package = PEERS.get(training.config.method)
-    if package and find_version(package) is None:
-        return {"status": SKIPPED, "reason": f"{package} is not installed"}
+    if isinstance(training, MethodTimes):
+        return training.measure()
+    if not is_installed(training.config.method):
+        return {"status": SKIPPED, "reason": f"{PEERS[training.config.method]} is not installed"}
     measured = measure(training, setting, keep=[CERTIFIED])
     certificates = measured.pop(CERTIFIED, {})
     if not certificates:
@@ -219,20 +262,28 @@ def clean_accuracy(run: Run) -> float:
 
 
 def parts_of(results: Results) -> list[str]:
-    """The data sets that there are runs on, by the names of the plan."""
-    return list(dict.fromkeys(run.parameters.group.partition(",")[0] for run in results))
+    """The data sets that there are trained runs on, by the names of the plan."""
+    trained = (run.parameters for run in results if isinstance(run.parameters, Training))
+    return list(dict.fromkeys(training.group.partition(",")[0] for training in trained))
 
 
 def temperatures_of(results: Results, name: str) -> list[float]:
     """At which a data set was trained, the lowest first."""
-    runs = [run.parameters for run in results if run.parameters.group.partition(",")[0] == name]
-    return sorted({float(training.config.task_options["temperature"]) for training in runs})
+    trained = (run.parameters for run in results if isinstance(run.parameters, Training))
+    of_part = [training for training in trained if training.group.partition(",")[0] == name]
+    return sorted({float(training.config.task_options["temperature"]) for training in of_part})
 
 
 def rows_at(results: Results, name: str, temperature: float) -> list[tuple[Row, Results]]:
     """Every row with its runs, where it has some."""
     pairs = [(row, find_runs(results, row, name, temperature)) for row in ROWS]
     return [(row, runs) for row, runs in pairs if runs]
+
+
+def step_milliseconds(results: Results, row: Row, name: str) -> float | None:
+    """The median time of a training step, measured in turns; ``None`` if it is not yet measured."""
+    timed = Results(run for run in results if isinstance(run.parameters, MethodTimes)).where(group=name)
+    return timed[0].measured["milliseconds"].get(row.name, [None, None])[1] if timed else None
 
 
 def training_minutes(run: Run) -> float:
@@ -289,5 +340,5 @@ PRESETS: dict[str, dict[str, Any]] = {
         "seeds": 1,
         "parts": {FASHION: {**SAMPLE, "epochs": 10, "temperatures": (8.0, 32.0), "trial": None, "every_row": False}},
     },
-    "full": {"seeds": 3, "parts": {FASHION: WHOLE, CIFAR: COLOUR_IMAGES}},
+    "full": {"seeds": 3, "seconds": 60.0, "parts": {FASHION: WHOLE, CIFAR: COLOUR_IMAGES}},
 }

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 from oni.recipes.experiments.fashion_mnist.family import BATCH, make_config
 from oni.recipes.experiments.runs import Row, apply_changes
 from oni.timing import Times, interleaved, quartiles
 
-__all__ = ["StepTimes", "time_steps"]
+if TYPE_CHECKING:
+    from oni.recipes.run_files.config import Config
+
+__all__ = ["StepTimes", "time_networks", "time_steps"]
 
 
 @dataclass(frozen=True)
@@ -32,16 +35,25 @@ class StepTimes:
 
 def time_steps(run: StepTimes, rows: Mapping[str, Row]) -> dict[str, Any]:
     """Forward, backward and update of every network of this depth on one batch, in turns; in milliseconds."""
+    config = make_config(data="fashion-mnist", samples=0, epochs=1)
+    configs = {name: apply_changes(replace(config, batch_size=BATCH), row.changes) for name, row in rows.items()}
+    return time_networks(configs, seed=run.seed, seconds=run.seconds)
+
+
+def time_networks(configs: Mapping[str, Config], *, seed: int, seconds: float) -> dict[str, Any]:
+    """The quartiles of a training step of each network on one batch of its data's shape, in turns; in milliseconds."""
     import torch
     import torch.nn.functional as F
 
+    from oni.recipes.data.datasets import DATASETS
     from oni.recipes.tasks.classification import build_network
 
-    torch.manual_seed(run.seed)
-    images, labels = torch.randn(BATCH, 1, 28, 28), torch.randint(10, (BATCH,))
+    torch.manual_seed(seed)
 
-    def make_step(row: Row) -> Callable[[], object]:
-        model = build_network(apply_changes(make_config(data="fashion-mnist", samples=0, epochs=1), row.changes))
+    def make_step(config: Config) -> Callable[[], object]:
+        images = torch.randn(config.batch_size, *DATASETS[config.data].shape)
+        labels = torch.randint(DATASETS[config.data].classes, (config.batch_size,))
+        model = build_network(config)
         optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
 
         def step() -> None:
@@ -51,11 +63,11 @@ def time_steps(run: StepTimes, rows: Mapping[str, Row]) -> dict[str, Any]:
 
         return step
 
-    steps = {name: make_step(row) for name, row in rows.items()}
+    steps = {name: make_step(config) for name, config in configs.items()}
     for step in steps.values():
         step()  # the first is slower
     times: dict[str, Times] = {name: {} for name in steps}
-    for _ in interleaved(steps, times, seconds=run.seconds, least_rounds=5):
+    for _ in interleaved(steps, times, seconds=seconds, least_rounds=5):
         pass
     return {
         "milliseconds": {
