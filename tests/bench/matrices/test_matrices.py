@@ -195,7 +195,7 @@ def test_the_command(run, tmp_path):
     code, out, err = run("--quick", "--cases", "*", "--json", path, "--plain", "--threads", 1)
     assert code == 0
     assert err == "8x12/trained (1 of 2)\n2x6x6/gaussian (2 of 2)\n"
-    assert "Asked: 0.99" in out
+    assert "Level 0.99:" in out
     record = json.loads(path.read_text())
     assert record["command"].startswith("oni bench matrices --quick '--cases=*'")
     for case in record["cases"]:
