@@ -350,4 +350,11 @@ EXPERIMENT = Experiment(
         learning_rate="chooses it on images held out",
         **{"task_options.temperature": "trains with several"},
     ),
+    findings="At temperature 8 on Fashion-MNIST, and 88.0 to 89.2 % accurate, spectral norm certifies 33 % of the "
+    "images at 0.5, ONI 44 % (T = 2), 39 % (T = 5) and 45 % (sigma_min 0.99), and exact orthogonality by "
+    "Cayley's map 41 %. An orthogonal start does not help spectral norm (30 %). With few steps the Lipschitz "
+    "bound stays below 1: 0.30 with T = 0, 0.47 with T = 1, 0.74 with T = 2. That acts like a lower "
+    "temperature, so T = 0 and T = 1 certify more and are less accurate. Equal temperatures are therefore not "
+    "equal conditions, and the fronts are compared as well. Five power iterations leave spectral norm with "
+    "bounds of up to 1.05. The learning rate of sigma_min 0.99 is the largest that was tried.",
 )
