@@ -60,6 +60,7 @@ def table(
     rows: Sequence[str] = ("*",),
     columns: Sequence[str] | None = None,
     names: Mapping[str, str] | None = None,
+    prefix: str = "",
 ) -> str:
     """A part of an experiment's table.
 
@@ -69,6 +70,7 @@ def table(
         rows: glob patterns on the first cell, or on the first two with a comma.
         columns: which, in this order; all otherwise.
         names: other titles for columns and other words for first cells.
+        prefix: what all first cells begin with, which is left out.
     """
     if not (results / id / RESULTS).exists():
         return NOT_YET
@@ -81,9 +83,12 @@ def table(
         for cells in comparison.cells
         if any(fnmatchcase(title, pattern) for title in titles(cells))
     ]
+    if not picked and "missing" in read_record(results, id):
+        return NOT_YET
     if not picked:
         raise ValueError(f"no row of {id} is like {list(rows)}: {[str(cells[0]) for cells in comparison.cells]}")
     words = names or {}
+    picked = [[str(row[0]).removeprefix(prefix), *row[1:]] for row in picked]
     cells = [[words.get(str(row[place]), row[place]) for place in places] for row in picked]
     text = format_markdown(Comparison([words.get(column, column) for column in chosen], cells, note=" "))
     return text.rstrip()
