@@ -21,7 +21,7 @@ NEXT = """\
 import oni, torch
 from oni.nn import GroupSort
 net = torch.nn.Sequential(torch.nn.Linear(784, 256), GroupSort(), torch.nn.Linear(256, 10))
-oni.convert(net, steps=2, center=False)                # train it as you always do
+oni.convert(net, sigma_min=0.99, start="orthogonal", center=False)  # train it as you always do
 images, labels = torch.rand(8, 784), torch.arange(8)
 radii = oni.diagnostics.certified_radius(oni.bake(net).eval(), images, labels)
 """

@@ -58,7 +58,7 @@ def test_a_dry_run_of_what_several_machines_trained(run, tmp_path, register):
         (folder / "metrics.json").write_text(json.dumps(record))
     # One run is finished, of three trainings.
     assert (
-        "3 runs, 1 finished; about 11 h 40 min left one after the other"
+        "3 runs, 1 finished; about 11 h 40 min left if run one after the other"
         in run(*command, "--out", tmp_path / "0", "--dry-run")[1]
     )
     shutil.copytree(tmp_path / "1" / "runs", tmp_path / "0" / "runs", dirs_exist_ok=True)

@@ -1,4 +1,4 @@
-"""What ONI gives beside what a practitioner would choose, at each one's best learning rate: a study of our own.
+"""ONI compared with what a practitioner would choose, at each one's best learning rate: a study of our own.
 
 Every depth, network, learning rate and seed is one run that keeps 5,000 images to choose the rate by. Networks without
 orthogonalisation are then trained once more for as long as ONI took, since their steps are quicker.
