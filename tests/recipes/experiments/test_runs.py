@@ -88,7 +88,8 @@ def test_committed_choices_are_the_best_of_what_was_tried():
         if training.search:
             errors = list(measured["tried"].values())
             trials = [SimpleNamespace(diverged=error is None, metrics={"validation_error": error}) for error in errors]
-            assert choose(training.search, trials) == (measured["chosen"], errors), (id, training.describe())
+            search = replace(training.search, radius=None)  # the record has the numbers, whatever they are of
+            assert choose(search, trials) == (measured["chosen"], errors), (id, training.describe())
             searched += 1
     assert searched > 50
 
