@@ -241,7 +241,7 @@ def charts(results: Results) -> list[Chart]:
     return found
 
 
-SMALL = {"data": "generated", "mnist": "fashion-mnist-sample", "samples": 64, "epochs": 2, "batch_size": 16}
+SMALL = {"data": "generated", "mnist": "fashion-mnist-sample", "samples": 32, "epochs": 1, "batch_size": 16}
 LARGE = {"data": "cifar10", "samples": 10_000, "epochs": 4}
 EXPERIMENT = Experiment(
     id="conditioning",
@@ -254,7 +254,7 @@ EXPERIMENT = Experiment(
     'weights (start="orthogonal"), the third from these weights as the network is built; all train alike. Preset '
     "full: 10,000 images, 312 steps, three seeds.",
     presets={
-        "smoke": {**SMALL, "seeds": 1},
+        "smoke": {**SMALL, "networks": ("mlp20", "resnet20"), "seeds": 1},
         "laptop": {**LARGE, "mnist": "fashion-mnist-sample", "samples": 2000, "epochs": 4, "seeds": 1},
         "full": {**LARGE, "mnist": "fashion-mnist", "seeds": 3},
     },
