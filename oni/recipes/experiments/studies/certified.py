@@ -41,7 +41,6 @@ from oni.recipes.experiments.verdicts import (
     Kind,
     Verdict,
     all_hold,
-    format_rows,
     is_lower,
     is_no_worse,
     judge_equal,
@@ -172,19 +171,6 @@ def equals_exact(name: str, own: Row, other: Row, within: float) -> Callable[[Re
     return at_every_temperature(name, judge)
 
 
-def certifies_no_less(name: str, own: Row, other: Row, within: float) -> Callable[[Results], Judgement]:
-    """Whether surely no more images are without a certificate, but for a margin."""
-
-    def judge(results: Results, temperature: float, images: int, radius: float) -> Judgement:
-        ours, theirs = (errors_of(results, row, name, temperature, radius) for row in (own, other))
-        if not (ours and theirs):
-            return Verdict.NOT_TESTED, f"not yet measured: {own.title} or {other.title}"
-        text = format_rows({own.title: ours, other.title: theirs})
-        return is_no_worse(ours, theirs, within, images=images), text
-
-    return at_every_temperature(name, judge)
-
-
 def front_lies_above(name: str, own: Row, other: Row) -> Callable[[Results], Judgement]:
     """Whether each point of the other front is surely below one of our own: certified less, and no more accurate.
 
@@ -276,8 +262,8 @@ CLAIMS = [
     ),
     Claim(
         Kind.OURS,
-        "Fashion-MNIST: it certifies no less at 0.5 than exact orthogonality (Cayley), within 2 points",
-        certifies_no_less(FASHION, ASKED[0.99], CAYLEY, 2.0),
+        "Fashion-MNIST: it certifies as much at 0.5 as exact orthogonality (Cayley), within 2 points",
+        equals_exact(FASHION, ASKED[0.99], CAYLEY, 2.0),
         NEEDS,
     ),
     *(
@@ -353,7 +339,7 @@ EXPERIMENT = Experiment(
     findings="At temperature 8 on Fashion-MNIST, and 88.0 to 89.2 % accurate, spectral norm certifies 33 % of the "
     "images at 0.5, ONI 44 % (T = 2), 39 % (T = 5) and 45 % (sigma_min 0.99), and exact orthogonality by "
     "Cayley's map 41 %. An orthogonal start does not help spectral norm (30 %). With few steps the Lipschitz "
-    "bound stays below 1: 0.30 with T = 0, 0.47 with T = 1, 0.74 with T = 2. That acts like a lower "
+    "bound stays below 1 (the table has it). That acts like a lower "
     "temperature, so T = 0 and T = 1 certify more and are less accurate. Equal temperatures are therefore not "
     "equal conditions, and the fronts are compared as well. Five power iterations leave spectral norm with "
     "bounds of up to 1.05. The learning rate of sigma_min 0.99 is the largest that was tried.",
