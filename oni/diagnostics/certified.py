@@ -173,8 +173,8 @@ def check_model(model: nn.Module) -> torch.dtype:
             )
     dtypes = {tensor.dtype for tensor in (*model.parameters(), *model.buffers()) if tensor.is_floating_point()}
     if len(dtypes) != 1 or not dtypes <= {torch.float32, torch.float64}:
-        found = ", ".join(sorted(map(str, dtypes))) or "no parameters"
-        raise ValueError(f"model must have parameters in torch.float32 or torch.float64, got {found}; call .float()")
+        present = ", ".join(sorted(map(str, dtypes))) or "no parameters"
+        raise ValueError(f"model must have parameters in torch.float32 or torch.float64, got {present}; call .float()")
     return dtypes.pop()
 
 

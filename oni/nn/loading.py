@@ -105,7 +105,7 @@ def finish_layer(parametrization: Orthogonal, prefix: str, missing: list[str]) -
     last = next(reversed(holders.values()), None)
     if last is None or last[0] is parametrization:
         layers, LOADING.root, LOADING.doubtful = LOADING.doubtful, None, {}
-        message = describe({name: list_remarks(layer, holders) for name, layer in layers.items()})
+        message = describe_remarks({name: list_remarks(layer, holders) for name, layer in layers.items()})
         if message:
             warnings.warn(message, stacklevel=depth)
 
@@ -125,8 +125,8 @@ def find_holders(root: nn.Module) -> dict[int, ParametrizationList]:
     """What holds the proxies, in the order of loading, by the ids of the parametrizations."""
     from oni.nn.parametrization import Orthogonal
 
-    found = (module for module in root.modules() if isinstance(module, ParametrizationList))
-    return {id(holder[0]): holder for holder in found if isinstance(holder[0], Orthogonal)}
+    holders = (module for module in root.modules() if isinstance(module, ParametrizationList))
+    return {id(holder[0]): holder for holder in holders if isinstance(holder[0], Orthogonal)}
 
 
 def list_remarks(parametrization: Orthogonal, holders: dict[int, ParametrizationList]) -> list[Remark]:
@@ -166,7 +166,7 @@ def check_target_met(parametrization: Orthogonal, Z: Tensor, *, chosen_for_it: b
     )
 
 
-def describe(remarks: dict[str, list[Remark]]) -> str:
+def describe_remarks(remarks: dict[str, list[Remark]]) -> str:
     """All remarks in one text: each once, with the layers it is about."""
     names: dict[Remark, list[str]] = {}
     for name, several in remarks.items():

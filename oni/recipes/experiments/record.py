@@ -81,8 +81,8 @@ def add_runs(
     before = [*read_results(experiment, record)]
     every_run = [*results, *before]
     new = [run for run in results if run not in before]
-    found = [next((run for run in every_run if run.parameters == parameters), None) for parameters in planned]
-    merged = Results(run for run in found if run is not None)
+    measured = [next((run for run in every_run if run.parameters == parameters), None) for parameters in planned]
+    merged = Results(run for run in measured if run is not None)
     fields = {"date": datetime.now(timezone.utc).isoformat(timespec="seconds"), "code": code_version()}
     later = {**fields, "machine": machine(), "versions": versions(), "runs": len(new)}
     missing = len(planned) - len(merged)

@@ -42,14 +42,14 @@ def attack_network(folder: Path, dataset: Dataset, count: int) -> dict[str, Any]
     chosen = radii.nonzero()[:count, 0]
     images, labels, radii = images[chosen], labels[chosen], radii[chosen]
     generator = torch.Generator().manual_seed(run.config.seed)
-    found = {
+    attacks = {
         name: attack(network, images, labels, times * radii, steps=STEPS, restarts=RESTARTS, generator=generator)
         for name, times in (("inside", 1.0), ("outside", OUTSIDE))
     }
-    changed = found["outside"].fooled.nonzero()[:, 0]
+    changed = attacks["outside"].fooled.nonzero()[:, 0]
     among = changed if len(changed) else torch.arange(len(images))
     shown = int(among[radii[among].argsort()[len(among) // 2]]) if len(among) else None
-    counts = {name: int(result.fooled.sum()) for name, result in found.items()}
+    counts = {name: int(result.fooled.sum()) for name, result in attacks.items()}
     if shown is None:
         return {"images": 0, **counts}
 
@@ -57,8 +57,8 @@ def attack_network(folder: Path, dataset: Dataset, count: int) -> dict[str, Any]
         return ((image + part.mean).clamp(0, 1) * 255).round().int().flatten().tolist()
 
     with torch.no_grad():
-        classes = {name: int(network(result.images[shown : shown + 1]).argmax()) for name, result in found.items()}
-    versions = {"before": images, **{name: result.images for name, result in found.items()}}
+        classes = {name: int(network(result.images[shown : shown + 1]).argmax()) for name, result in attacks.items()}
+    versions = {"before": images, **{name: result.images for name, result in attacks.items()}}
     example = {
         "radius": float(radii[shown]),
         "label": int(labels[shown]),

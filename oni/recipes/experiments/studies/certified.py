@@ -43,6 +43,7 @@ from oni.recipes.experiments.verdicts import (
     all_hold,
     is_lower,
     is_no_worse,
+    join_judgements,
     judge_equal,
     judge_lower,
 )
@@ -112,20 +113,18 @@ def count_test_images(results: Results, name: str) -> int:
 
 
 def at_every_temperature(
-    name: str, judge: Callable[[Results, float, int, float], Judgement], radius: float | None = None
+    name: str, judge: Callable[[Results, float, int, float], Judgement]
 ) -> Callable[[Results], Judgement]:
-    """Judge at each temperature of a data set; held if it is at all."""
+    """Judge at each temperature of a data set, at its usual radius; held if it is at all."""
 
     def judge_all(results: Results) -> Judgement:
         temperatures = temperatures_of(results, name)
         if not temperatures:
             return Verdict.NOT_TESTED, f"not yet measured: {name}"
         images = count_test_images(results, name)
-        found = {
-            value: judge(results, value, images, USUAL[name] if radius is None else radius) for value in temperatures
-        }
-        text = ". ".join(f"temperature {value:g}: {words}" for value, (_, words) in found.items())
-        return all_hold(verdict for verdict, _ in found.values() if isinstance(verdict, Verdict)), text
+        return join_judgements(
+            {f"temperature {value:g}": judge(results, value, images, USUAL[name]) for value in temperatures}
+        )
 
     return judge_all
 
@@ -339,8 +338,8 @@ EXPERIMENT = Experiment(
     findings="At temperature 8 on Fashion-MNIST, and 88.0 to 89.2 % accurate, spectral norm certifies 33 % of the "
     "images at 0.5, ONI 44 % (T = 2), 39 % (T = 5) and 45 % (sigma_min 0.99), and exact orthogonality by "
     "Cayley's map 41 %. An orthogonal start does not help spectral norm (30 %). With few steps the Lipschitz "
-    "bound stays below 1 (the table has it). That acts like a lower "
-    "temperature, so T = 0 and T = 1 certify more and are less accurate. Equal temperatures are therefore not "
-    "equal conditions, and the fronts are compared as well. Five power iterations leave spectral norm with "
-    "bounds of up to 1.05. The learning rate of sigma_min 0.99 is the largest that was tried.",
+    "bound stays below 1 (the table has it). That acts like a lower temperature, so T = 0 and T = 1 certify more and "
+    "are less accurate. Equal temperatures are therefore not equal conditions, and the fronts are compared as well. "
+    "Five power iterations leave spectral norm with bounds of up to 1.05. The learning rate of sigma_min 0.99 is the "
+    "largest that was tried.",
 )

@@ -228,7 +228,7 @@ def charts(results: Results) -> list[Chart]:
     from oni.recipes.charts.chart import Chart
     from oni.recipes.charts.curves import mean_and_band
 
-    found = []
+    pictures = []
     for network in networks_of(results):
         series = []
         for row, colour in zip(ORTHOGONAL, (COLOURS["plain"], COLOURS["oni"]), strict=True):
@@ -237,8 +237,8 @@ def charts(results: Results) -> list[Chart]:
                 columns = [[summarise(seen["condition"]) for seen in column] for column in epochs]
                 series.append(mean_and_band(row.title, list(range(1, len(epochs) + 1)), columns, colour, dash))
         dashes = {"solid": "median weight", "dash": "worst weight"}
-        found.append(Chart(NETWORKS[network], "epoch", "condition number of the proxy", series, dashes=dashes))
-    return found
+        pictures.append(Chart(NETWORKS[network], "epoch", "condition number of the proxy", series, dashes=dashes))
+    return pictures
 
 
 SMALL = {"data": "generated", "mnist": "fashion-mnist-sample", "samples": 32, "epochs": 1, "batch_size": 16}
