@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
-from oni.recipes.experiments.search import Changes, Search, choose, describe_choice
+from oni.recipes.experiments.search import Changes, Search, choose, describe_choice, lower_rates
 from oni.recipes.experiments.texts import format_override
 
 if TYPE_CHECKING:
@@ -263,6 +263,9 @@ def measure(
 ) -> dict[str, Any]:
     """Search and train, or read the results of finished runs: curves by epoch, and what was tried.
 
+    A short trial can pass at a learning rate at which the whole run diverges. Such a run is trained again at the next
+    lower one.
+
     Args:
         training, setting: what to train, and where.
         keep: the names of watchers whose records to return.
@@ -271,6 +274,10 @@ def measure(
     tried = [train(config, setting, watchers) for config in training.trials()]
     chosen, errors = choose(training.search, tried)
     result = train(training.with_choice(chosen), setting, watchers)
+    for lower in lower_rates(training.search, chosen):
+        if not result.diverged:
+            break
+        chosen, result = lower, train(training.with_choice(lower), setting, watchers)
     return {**read_result(result, keep), **describe_choice(training.search, chosen, errors)}
 
 
@@ -280,7 +287,12 @@ def read_finished(training: Training, setting: Setting) -> list[Result] | None:
     if None in tried:
         return None
     results = [result for result in tried if result is not None]
-    last = find(training.with_choice(choose(training.search, results)[0]), setting)
+    chosen, _ = choose(training.search, results)
+    last = find(training.with_choice(chosen), setting)
+    for lower in lower_rates(training.search, chosen):
+        if last is None or not last.diverged:
+            break
+        last = find(training.with_choice(lower), setting)
     return None if last is None else [*results, last]
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from oni.recipes.training.run import Result
 
-__all__ = ["HELD_OUT", "Changes", "Search", "choose", "describe_choice", "format_changes", "share_at"]
+__all__ = ["HELD_OUT", "Changes", "Search", "choose", "describe_choice", "format_changes", "lower_rates", "share_at"]
 
 Changes = Mapping[str, Any]
 """Keys of a configuration, such as ``method_options.steps``, and their values."""
@@ -41,6 +41,24 @@ def choose(search: Search | None, tried: Sequence[Result]) -> tuple[Changes, lis
     trained = {index: error for index, error in enumerate(errors) if error is not None}
     best = min(trained, key=lambda index: trained[index], default=0)
     return search.candidates[best], errors
+
+
+def lower_rates(search: Search | None, chosen: Changes) -> list[Changes]:
+    """The candidates that differ from the chosen one in a lower learning rate alone, the highest first.
+
+    >>> search = Search(tuple({"learning_rate": rate} for rate in (0.01, 0.03, 0.1)), trial={})
+    >>> lower_rates(search, {"learning_rate": 0.1})
+    [{'learning_rate': 0.03}, {'learning_rate': 0.01}]
+    """
+    rate = chosen.get("learning_rate")
+    if search is None or rate is None:
+        return []
+    lower = [
+        candidate
+        for candidate in search.candidates
+        if candidate["learning_rate"] < rate and {**candidate, "learning_rate": rate} == chosen
+    ]
+    return sorted(lower, key=lambda candidate: -candidate["learning_rate"])
 
 
 def held_out_error(result: Result, radius: float | None) -> float:

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from oni.recipes.experiments import runs
 from oni.recipes.experiments.fashion_mnist.family import measure_watched
 from oni.recipes.experiments.run_costs import estimate_cost
 from oni.recipes.experiments.runs import (
@@ -290,6 +291,16 @@ def test_a_run_of_which_no_rate_trains_shows_that(tmp_path):
     measured = measure(training, Setting(tmp_path, progress="none"))
     assert (measured["chosen"], measured["status"]) == ({"learning_rate": 1e38}, "diverged")
     assert set(measured["tried"].values()) == {None}
+
+
+def test_a_run_that_diverges_is_trained_again_at_the_next_lower_rate(tmp_path, monkeypatch):
+    """Trials are short, so the rate that is best in them may be too large for the run."""
+    training, setting = make_training(rates=(1e-3, 1e-2, 1e38)), Setting(tmp_path, progress="none")
+    monkeypatch.setattr(runs, "choose", lambda search, tried: (search.candidates[-1], [0.3, 0.2, 0.1]))
+    measured = measure(training, setting)
+    assert (measured["chosen"], measured["status"]) == ({"learning_rate": 1e-2}, "finished")
+    assert measured["learning_rate"] == 1e-2
+    assert read_finished(training, setting)[-1].folder.name == measured["run"]
 
 
 def test_what_is_watched_is_kept_if_asked_for(tmp_path):
