@@ -6,7 +6,7 @@ import itertools
 import random
 import statistics
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
 __all__ = [
@@ -14,7 +14,6 @@ __all__ = [
     "Quartiles",
     "Times",
     "Watch",
-    "extend_budget",
     "interleaved",
     "median_ratio",
     "paired_difference",
@@ -30,8 +29,8 @@ Times = dict[int, float]
 Watch = Callable[[str, float], None]
 """Is told what is being done, and which part of the case is over."""
 
-SHARE = 0.25
-"""A contender that has used so much of the time budget, and has run in enough rounds, rests from then on."""
+SHARES = 2
+"""A contender that has used so many equal shares of the time, and has run in enough rounds, rests from then on."""
 
 RESAMPLES = 1000
 
@@ -137,18 +136,6 @@ def rotated(names: Sequence[T], number: int) -> list[T]:
     return [*names[start:], *names[:start]]
 
 
-def extend_budget(seconds: float, calls: Iterable[float], least_rounds: int) -> float:
-    """The time budget with what very slow calls take in the least rounds on top.
-
-    Otherwise these would leave the others no more rounds than those.
-
-    >>> extend_budget(8.0, [0.1, 2.0], least_rounds=5)
-    18.0
-    """
-    least = [least_rounds * call for call in calls]
-    return seconds + sum(part for part in least if part > SHARE * seconds)
-
-
 def interleaved(
     calls: Mapping[str, Callable[[], object]],
     times: Mapping[str, Times],
@@ -162,23 +149,29 @@ def interleaved(
     Args:
         calls: what to time, by name.
         times: where each time goes as soon as it is known, so that an interrupted run keeps what it has.
-        seconds: the time budget.
+        seconds: the time budget. Calls so slow that they rest right after the least rounds come on top: otherwise
+            they would leave the others no more rounds than those.
         least_rounds: at least so many rounds, whatever they take.
         clock: seconds since some moment.
 
     Yields:
         After each round, the part of the work that is done, between 0 and 1.
     """
-    started = clock()
-    names = list(calls)
+    names = counted = list(calls)
+    spent = dict.fromkeys(calls, 0.0)
+    done = 0.0
     for number in itertools.count():
-        spent = clock() - started
         if number >= least_rounds:
-            names = [name for name in names if sum(times[name].values()) <= SHARE * seconds]
-            if spent >= seconds or not names:
-                return
-        yield min(spent / seconds, number / least_rounds, 1.0)
+            names = [name for name in names if spent[name] <= SHARES * seconds / len(calls)]
+        if number == least_rounds:
+            counted = names
+        part = sum(spent[name] for name in counted) / seconds
+        if number >= least_rounds and (part >= 1 or not names):
+            return
+        done = max(done, min(part, number / least_rounds, 1.0))
+        yield done
         for name in rotated(names, number):
             before = clock()
             calls[name]()
             times[name][number] = clock() - before
+            spent[name] += times[name][number]

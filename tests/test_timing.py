@@ -2,7 +2,7 @@ import itertools
 
 import pytest
 
-from oni.timing import SHARE, interleaved, paired_ratio, quartiles, rotated
+from oni.timing import SHARES, interleaved, paired_ratio, quartiles, rotated
 
 
 class Clock:
@@ -83,12 +83,30 @@ def test_there_are_enough_rounds_however_slow():
 
 
 def test_the_slow_rest_for_the_others():
-    costs = {"slow": 10.0, **dict.fromkeys("abcdefgh", 0.1)}
-    times, _, _ = measured(costs, seconds=100)
-    assert len(times["slow"]) == 5
+    costs = {"slow": 10.0, **dict.fromkeys("abcdefgh", 0.125)}
+    times, _, done = measured(costs, seconds=100)
     assert list(times["slow"]) == list(range(5))
-    assert sum(times["slow"].values()) > SHARE * 100
-    assert len(times["a"]) > 50
+    assert sum(times["slow"].values()) > SHARES * 100 / len(costs)
+    # Its 50 s come on top, so a round of the others, which takes 1 s, has 100 s.
+    assert len(times["a"]) == 100
+    assert done == sorted(done)
+
+
+def test_many_slow_ones_leave_the_others_their_rounds():
+    costs = {**dict.fromkeys("abcdefgh", 1.0), "fast": 0.01, "faster": 0.005}
+    times, _, _ = measured(costs, seconds=10)
+    assert {len(times[name]) for name in "abcdefgh"} == {5}
+    # Each rests after two tenths of the time, which are 200 and 400 calls.
+    assert len(times["fast"]) == pytest.approx(200, abs=1)
+    assert len(times["faster"]) == pytest.approx(400, abs=1)
+
+
+def test_the_rather_slow_rest_before_the_time_is_up():
+    costs = {"slow": 3.0, **dict.fromkeys("abcdefghi", 0.1)}
+    times, _, _ = measured(costs, seconds=100)
+    # 7 rounds are 21 s, more than two tenths; the others have what is left of the 100 s.
+    assert len(times["slow"]) == 7
+    assert 88 <= len(times["a"]) <= 89
 
 
 def test_an_interrupted_round_keeps_what_it_has():

@@ -255,12 +255,18 @@ def sharing(results: Path) -> str:
                 alone, shared = (find_contender(measured, f"oni T={steps}{suffix}") for suffix in ("", " shared"))
                 if alone is None or shared is None:
                     continue
-                added = [f"{show(contender['added_milliseconds']['median'])} ms" for contender in (alone, shared)]
+                added = [show_added(contender) for contender in (alone, shared)]
                 share = shared["share_of_addition"]
-                between = f"{show(share['low'])} - {show(share['high'])}"
-                rows.append([case["about"], count, str(steps), *added, show(share["value"]), between])
+                part = (show(share["value"]), f"{show(share['low'])} - {show(share['high'])}") if share else ("", "")
+                rows.append([case["about"], count, str(steps), *added, *part])
     columns = ["network, in each process", "processes", "steps", "adds", "adds, shared", "part", "9 of 10"]
     return render(columns, rows)
+
+
+def show_added(contender: Mapping[str, Any]) -> str:
+    """The milliseconds that a contender adds, or why they are unknown."""
+    added = contender["added_milliseconds"]
+    return f"{show(added['median'])} ms" if added else str(contender["note"] or NOT_MEASURED)
 
 
 def overhead(results: Path) -> str:

@@ -158,10 +158,12 @@ def run(settings: Settings) -> int:
             complete = True
         except KeyboardInterrupt:
             pass
-        verdicts = judge_targets(results, subject.targets)
-        if settings.json is not None:
-            content = record_run(results, verdicts, settings, complete=complete, record_case=subject.record)
-            write_atomically(settings.json, json.dumps(content, indent=1) + "\n")
+        finally:
+            # An error ends the run as well, but hours of measurements are not lost with it.
+            verdicts = judge_targets(results, subject.targets)
+            if settings.json is not None:
+                content = record_run(results, verdicts, settings, complete=complete, record_case=subject.record)
+                write_atomically(settings.json, json.dumps(content, indent=1) + "\n")
         subject.show(results, verdicts, settings, console(plain=settings.plain))
     if not complete:
         return INTERRUPTED

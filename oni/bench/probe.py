@@ -31,8 +31,6 @@ class Probe(NamedTuple):
     """Why there is no job."""
     at_least: float | None = None
     """Seconds that one call of a skipped contender takes at the very least."""
-    seconds: float = 0.0
-    """Seconds that one call of the job takes."""
 
 
 def growing_shapes(shape: tuple[int, ...]) -> list[tuple[int, ...]]:
@@ -86,7 +84,7 @@ def probe(
             return Probe(word=f"skipped: {smaller} alone took {seconds:.2g} s", at_least=seconds)
     if not all(bool(torch.isfinite(tensor).all()) for tensor in (*W, *dZ)):
         return Probe(word="failed: not finite")
-    return Probe(job, W, dZ, seconds=seconds)
+    return Probe(job, W, dZ)
 
 
 def run_fastest(

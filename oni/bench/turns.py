@@ -14,7 +14,7 @@ from oni.bench.memory import peak_memory
 from oni.bench.probe import probe
 from oni.bench.settings import Settings
 from oni.bench.shape_result import ContenderTimes, ShapeResult
-from oni.timing import Watch, extend_budget, interleaved
+from oni.timing import Watch, interleaved
 
 __all__ = ["measure_contenders"]
 
@@ -43,7 +43,6 @@ def measure_contenders(
     # Some inputs take seconds to draw. No contender writes to them.
     draw = lru_cache(maxsize=None)(draw)
     jobs: dict[str, WeightJob] = {}
-    seconds: list[float] = []
     for number, contender in enumerate(contenders):
         name = contender.name
         watch(f"trying {name}", TRIED * number / len(contenders))
@@ -62,12 +61,10 @@ def measure_contenders(
         if not entry.word:
             entry.peak = peak_memory(tried.job.run, settings.device)
             jobs[name] = tried.job
-            seconds.append(tried.seconds)
     bare = product_calls(draw(result.shape)[0])
     for call in bare.values():
         call()
     calls = {name: job.run for name, job in jobs.items()} | bare
     times = {name: result.entries[name].times for name in jobs} | result.products
-    budget = extend_budget(settings.seconds, seconds, settings.least_rounds)
-    for done in interleaved(calls, times, seconds=budget, least_rounds=settings.least_rounds):
+    for done in interleaved(calls, times, seconds=settings.seconds, least_rounds=settings.least_rounds):
         watch("taking turns", TRIED + (1 - TRIED) * done)

@@ -156,6 +156,24 @@ def test_a_time_limit_keeps_what_was_measured(run, cheap, monkeypatch, tmp_path)
     assert signal.getsignal(signal.SIGTERM) is before
 
 
+def test_an_error_keeps_what_was_measured(run, cheap, monkeypatch, tmp_path):
+    whole = turns.measure_orthogonality
+
+    def fail(W):
+        if W.shape == (6, 4):
+            raise ZeroDivisionError("a defect")
+        return whole(W)
+
+    monkeypatch.setattr(turns, "measure_orthogonality", fail)
+    with pytest.raises(ZeroDivisionError, match="a defect"):
+        run("--quick", "--cases", "*", "--json", tmp_path / "bench.json")
+    record = json.loads((tmp_path / "bench.json").read_text())
+    assert record["complete"] is False
+    first, second = record["cases"]
+    assert all(contender["milliseconds"] for contender in first["contenders"])
+    assert not any(contender["milliseconds"] for contender in second["contenders"])
+
+
 def test_ctrl_c_before_anything_was_measured(run, cheap, monkeypatch):
     def interrupted(*arguments, **options):
         raise KeyboardInterrupt

@@ -135,3 +135,21 @@ def test_choices(tmp_path):
     ]  # fmt: skip
     # 4 short and 5 long products, of one size here; tight takes three more.
     assert [one["products"] for one in record["cases"][0]["contenders"]] == [1, 12 / 9]
+
+
+def test_processes_whose_share_is_unknown(tmp_path):
+    """Noise can make a network without sharing seem free, and a process can fail."""
+
+    def contender(name, added, note=None):
+        added = added and dict.fromkeys(("low", "median", "high"), added)
+        return {"name": name, "note": note, "added_milliseconds": added, "share_of_addition": None}
+
+    contenders = [contender("oni T=2", -1.0), contender("oni T=2 shared", 3.0)]
+    contenders += [contender(f"oni T=5{suffix}", None, "failed in process 1: x") for suffix in ("", " shared")]
+    case = {"about": "a network", "processes": {"2": {"contenders": contenders}}}
+    (tmp_path / "bench").mkdir()
+    (tmp_path / "bench" / "processes.json").write_text(json.dumps({"cases": [case]}))
+    assert [row[2:] for row in cells(BENCH["bench-sharing"](tmp_path))] == [
+        ["2", "-1 ms", "3 ms", "", ""],
+        ["5", "failed in process 1: x", "failed in process 1: x", "", ""],
+    ]

@@ -28,7 +28,7 @@ from oni.recipes.networks.mlp import MLP
 from oni.recipes.networks.resnet_cifar import resnet110
 from oni.recipes.networks.resnet_imagenet import resnet18
 from oni.recipes.networks.vgg import VGG
-from oni.timing import Watch, extend_budget, interleaved
+from oni.timing import Watch, interleaved
 
 __all__ = ["MODEL_CASES", "ModelCase", "measure_model"]
 
@@ -95,7 +95,7 @@ def measure_model(case: ModelCase, result: ModelResult, settings: Settings, watc
     steps = first_steps(case, plain, loss, result, settings, watch)
     times = {name: result.entries[name].times for name in steps}
     rounds = settings.least_rounds
-    for done in interleaved(steps, times, seconds=training_seconds(result, settings), least_rounds=rounds):
+    for done in interleaved(steps, times, seconds=TRAINING * settings.seconds, least_rounds=rounds):
         watch("training in turns", TRIED + (TRAINED - TRIED) * done)
     steps.clear()
     images = torch.randn(case.batch, *case.shape, device=settings.device)
@@ -156,12 +156,6 @@ def why_skip(method: TrainingMethod, plain: nn.Module, forwards: int, patience: 
     """Why not even to try one step, which can't be stopped once it runs; empty if it may run."""
     seconds = 0.0 if method.predict is None else forwards * method.predict(plain)
     return f"skipped: one step would take about {seconds:.0f} s" if seconds > patience else ""
-
-
-def training_seconds(result: ModelResult, settings: Settings) -> float:
-    """The time budget of the training steps: what a very slow peer takes in the least rounds comes on top."""
-    peers = [entry.first for entry in result.entries.values() if not (entry.method.patient or entry.word)]
-    return extend_budget(TRAINING * settings.seconds, peers, settings.least_rounds)
 
 
 @contextmanager

@@ -173,18 +173,6 @@ def test_the_adversarial_loss_is_cross_entropy():
     assert loss(score) == pytest.approx(2 * expected, rel=10 * EPS)
 
 
-def test_a_slow_peer_leaves_the_others_their_rounds(result):
-    settings = Settings("models", seconds=10)
-    assert models.training_seconds(result, settings) == 8
-    slow = result.entries["torch orthogonal"]
-    slow.first = 15.0
-    assert models.training_seconds(result, settings) == 8  # it has a word, so it does not run
-    slow.word = ""
-    assert models.training_seconds(result, settings) == 8 + 3 * 15
-    slow.first = 0.6
-    assert models.training_seconds(result, settings) == 8
-
-
 # Networks that are done with training
 
 
