@@ -3,9 +3,9 @@
 A plain 20-layer ReLU network learns to tell ten noisy prototypes apart. The same loop runs three times, with the same
 seed, the same learning rate and the same batches:
 
-    before       orthogonal initialisation, plain weights
-    sqrt 2       the same times sqrt 2, which the signal needs to survive the ReLUs; plain weights
-    after        the initialisation of "before", and oni.convert: weights that stay near orthogonal, times sqrt 2
+    before       torch's initialisation, plain weights
+    sqrt 2       orthogonal initialisation times sqrt 2, which preserves the signal through the ReLUs; plain weights
+    after        the network of "before" and oni.convert: weights that start orthogonal and stay near it, times sqrt 2
 
     python examples/before_and_after.py
 """
@@ -24,12 +24,14 @@ import oni
 WIDTH, CLASSES = 64, 10
 
 
-def network(depth, gain=1.0):
+def network(depth, gain=None):
+    """An MLP, initialised by torch or, with a gain, orthogonal."""
     sizes = [WIDTH] * depth + [CLASSES]
     layers = []
     for inputs, outputs in pairwise(sizes):
         linear = nn.Linear(inputs, outputs)
-        nn.init.orthogonal_(linear.weight, gain)
+        if gain is not None:
+            nn.init.orthogonal_(linear.weight, gain)
         layers += [linear, nn.ReLU()]
     return nn.Sequential(*layers[:-1])
 
@@ -40,7 +42,7 @@ def draw(prototypes, count, generator):
 
 
 def train(model, args):
-    """A loop like any other: it knows nothing of what the model is made of."""
+    """An ordinary training loop."""
     generator = torch.Generator().manual_seed(args.seed)
     prototypes = torch.randn(CLASSES, WIDTH, generator=generator)
     optimizer = torch.optim.SGD(model.parameters(), lr=args.lr)
@@ -55,7 +57,7 @@ def train(model, args):
     return torch.tensor(losses)
 
 
-def fresh(args, gain=1.0):
+def fresh(args, gain=None):
     torch.manual_seed(args.seed)
     return network(args.depth, gain)
 
@@ -74,10 +76,10 @@ def main():
     curves = {"before": train(fresh(args), args), "sqrt 2": train(fresh(args, gain=2**0.5), args)}
 
     model = fresh(args)
-    oni.convert(model, steps=5, scale="relu")  # the first line
+    oni.convert(model, sigma_min=0.9, scale="relu", start="orthogonal")  # the first line
     curves["after"] = train(model, args)
 
-    print(f"training loss, {args.depth} layers, learning rate {args.lr}; knowing nothing gives 2.303\n")
+    print(f"training loss, {args.depth} layers, learning rate {args.lr}; a guess gives 2.303\n")
     print("steps      " + "".join(f"{name:>10}" for name in curves))
     for rows in torch.arange(args.steps).chunk(10):
         means = "".join(f"{losses[rows].mean():10.3f}" for losses in curves.values())
@@ -86,7 +88,7 @@ def main():
 
     x = torch.randn(256, WIDTH)
     trained = model(x)
-    oni.bake(model)  # the second line: from here on the model is plain
+    oni.bake(model)  # the second line: now the model is plain
 
     with tempfile.TemporaryDirectory() as scratch:
         folder = args.out or Path(scratch)
