@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any, NamedTuple, TypeVar
 
 import torch
@@ -73,7 +74,8 @@ def lipschitz_bound(
         constants: the Lipschitz constants of unknown modules, by qualified name or by type.
 
     Raises:
-        ValueError: for a module or an operation that it does not know, which is named.
+        ValueError: for a module or an operation that it does not know, which is named, and for constants that are
+            negative or belong to no module of the model.
 
     >>> model = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 4))
     >>> _ = [nn.init.orthogonal_(model[i].weight) for i in (0, 2)]
@@ -84,9 +86,22 @@ def lipschitz_bound(
     # Two samples: what mixes them would go unnoticed with one.
     x = sample_input(model, input_size if isinstance(input_size, int) else tuple(input_size), batch_size=2)
     with untouched(model, training=False), torch.no_grad():
-        follower = Follower(model, *choose_constants(constants or {}), FUNCTIONS)
+        follower = Follower(model, *choose_constants(check_constants(model, constants or {})), FUNCTIONS)
         value = follower(x).slope
     return LipschitzBound(value, tuple(Factor(*row) for row in follower.rows))
+
+
+def check_constants(
+    model: nn.Module, constants: Mapping[str | type[nn.Module], float]
+) -> Mapping[str | type[nn.Module], float]:
+    """Return the constants if each is a number of at least 0 and belongs to a module of the model."""
+    modules = dict(model.named_modules())
+    for key, constant in constants.items():
+        if isinstance(constant, bool) or not isinstance(constant, Real) or not constant >= 0:
+            raise ValueError(f"constants[{key!r}] must be a number of at least 0, got {constant!r}")
+        if not (key in modules if isinstance(key, str) else any(isinstance(part, key) for part in modules.values())):
+            raise ValueError(f"constants[{key!r}] matches no module; the model has {[*modules][1:9]}")
+    return constants
 
 
 def choose_constants(
@@ -143,21 +158,36 @@ def of_layer(layer: Any, x: Tensor) -> float:
 
 def of_average(pool: Any, x: Tensor) -> float:
     """The norm of an average pool, by Schur's test, in one channel as in all."""
+    count_dimensions(pool, x)
     return schur_bound(pool, x[:, :1])
 
 
 def of_maximum(pool: Any, x: Tensor) -> float:
     # A pixel counts once for every window that has it.
-    dimensions = x.dim() - 2
+    dimensions = count_dimensions(pool, x)
     k, s, d = (each(value, dimensions) for value in (pool.kernel_size, pool.stride, pool.dilation))
     windows = (-(-a * math.gcd(b, c) // b) for a, b, c in zip(k, s, d, strict=True))
     return math.sqrt(math.prod(windows))
 
 
 def of_adaptive_maximum(pool: Any, x: Tensor) -> float:
-    out = each(pool.output_size, x.dim() - 2)
+    out = each(pool.output_size, count_dimensions(pool, x))
     pairs = [(size, to if to is not None else size) for size, to in zip(x.shape[2:], out, strict=True)]
     return math.sqrt(math.prod(1 if size % to == 0 else -(-to // size) + 1 for size, to in pairs))
+
+
+def count_dimensions(pool: nn.Module, x: Tensor) -> int:
+    """Return the number of spatial axes of a pool's input.
+
+    Without an axis of channels torch takes the batch for it, and the first of these axes would be missed here.
+    """
+    dimensions = next(count for count, kinds in enumerate(POOLS, 1) if isinstance(pool, kinds))
+    if x.dim() != dimensions + 2:
+        raise ValueError(
+            f"{type(pool).__name__} must get a batch with one axis of channels and {dimensions} of pixels, got shape "
+            f"{tuple(x.shape)}; add the axis of channels, for example with x.unsqueeze(1)"
+        )
+    return dimensions
 
 
 def each(value: Any, dimensions: int) -> tuple[Any, ...]:
@@ -180,6 +210,12 @@ def steepest(*slopes: float) -> float:
     return max(abs(slope) for slope in slopes)
 
 
+POOLS = (
+    (nn.MaxPool1d, nn.AvgPool1d, nn.AdaptiveMaxPool1d, nn.AdaptiveAvgPool1d),
+    (nn.MaxPool2d, nn.AvgPool2d, nn.AdaptiveMaxPool2d, nn.AdaptiveAvgPool2d),
+    (nn.MaxPool3d, nn.AvgPool3d, nn.AdaptiveMaxPool3d, nn.AdaptiveAvgPool3d),
+)
+"""By their number of spatial axes."""
 INSTANCE = (nn.InstanceNorm1d, nn.InstanceNorm2d, nn.InstanceNorm3d)
 Constant = float | Callable[[Any, Tensor], float | None]
 

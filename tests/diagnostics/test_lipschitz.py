@@ -253,6 +253,7 @@ def test_an_overwritten_input():
         (lambda x: x[:, [0, 0]], "'getitem'"),
         (lambda x: F.relu(x, inplace=True), "'relu'"),
         (lambda x: F.pad(x, (1, 1), value=1.0), "'pad'"),
+        (lambda x: F.pad(x, (0, 0, 0, 0, 1, -1)), "'pad'"),
         (lambda x: torch.add(x, x, alpha=2), "'add'"),
         (lambda x: x.div(2, rounding_mode="floor"), "'div'"),
         (lambda x: x.sum(), "sum does not keep"),
@@ -281,6 +282,37 @@ def test_unknown_modules_are_named():
     assert by_type.factors[1] == ("1.0", "Softmin", 2.0, by_type.value)
     with pytest.raises(ValueError, match="input_size must be positive"):
         diagnostics.lipschitz_bound(model, (0,))
+
+
+@pytest.mark.parametrize(
+    ("constants", "words"),
+    [
+        ({"1": -2.0}, r"constants\['1'\] must be a number of at least 0, got -2.0"),
+        ({"1": float("nan")}, "got nan"),
+        ({nn.Linear: "2"}, "got '2'"),
+        ({"1.weight": 2.0}, r"constants\['1.weight'\] matches no module; the model has \['0', '1'\]"),
+        ({nn.Softmin: 2.0}, "matches no module"),
+    ],
+)
+def test_constants_that_would_be_wrong_or_ignored(constants, words):
+    with pytest.raises(ValueError, match=words):
+        diagnostics.lipschitz_bound(nn.Sequential(nn.Linear(4, 4), nn.ReLU()), 4, constants=constants)
+
+
+@pytest.mark.parametrize(
+    ("pool", "size"),
+    [
+        (nn.MaxPool1d(3, 1), 8),
+        (nn.MaxPool2d(3, 1), (8, 8)),
+        (nn.AvgPool2d(3, 1, 1), (8, 8)),
+        (nn.AdaptiveMaxPool2d(3), (8, 8)),
+        (nn.AdaptiveAvgPool3d(3), (4, 4, 4)),
+    ],
+)
+def test_pools_without_an_axis_of_channels(pool, size):
+    # torch takes the batch for the channels; the axis of pixels where channels are expected would go uncounted.
+    with pytest.raises(ValueError, match=rf"{type(pool).__name__} must get .* add the axis of channels"):
+        diagnostics.lipschitz_bound(pool, size)
 
 
 def test_a_subclass_with_a_forward_of_its_own_is_looked_into():
