@@ -126,8 +126,9 @@ def bake_state_dict(state: Mapping[str, Any], **options: Any) -> dict[str, Any]:
         if proxy.weight in state:
             raise ValueError(f"{proxy.weight} is present both as a weight and as a proxy")
         proxy_options = proxy.options(options)
-        # Shared proxies become shared weights.
-        same = (proxy.Z.data_ptr(), tuple(proxy.Z.shape), proxy_options, proxy.layout)
+        # Shared proxies become shared weights, where all that makes the weight is the same.
+        memory = get_address(proxy.Z), get_address(proxy.scale)
+        same = (*memory, tuple(proxy.Z.shape), proxy_options, proxy.layout)
         if same not in made:
             made[same] = proxy.value(proxy_options)
         pending.setdefault(proxy.weight.rpartition(".")[0], {})[proxy.weight] = made[same]
@@ -141,3 +142,8 @@ def bake_state_dict(state: Mapping[str, Any], **options: Any) -> dict[str, Any]:
         if key not in dropped:
             baked[key] = entry
     return baked
+
+
+def get_address(tensor: Tensor | None) -> int:
+    """Where the entries of a tensor are; 0 if they have no place of their own."""
+    return tensor.data_ptr() if isinstance(tensor, Tensor) and tensor.layout is torch.strided else 0

@@ -22,6 +22,7 @@ __all__ = [
     "Weight",
     "check_whole",
     "choose_weights",
+    "find_owners",
     "find_proxied_weights",
     "find_weights",
 ]

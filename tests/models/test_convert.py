@@ -11,6 +11,7 @@ from torch import nn
 from torch.testing import assert_close
 
 import oni
+from oni.models.bake_state_dict import bake_state_dict
 
 
 class Small(nn.Module):
@@ -219,6 +220,30 @@ class TestSharing:
         oni.bake(model)
         assert model[0].weight is model[2].weight
         assert_close(model(x), y, **rounding(FIVE_STEPS + 2, 6, values=10))
+
+    @pytest.mark.parametrize(
+        ("first", "second", "stays_shared"),
+        [
+            ({}, {}, True),
+            ({"steps": 1}, {"steps": 10}, False),
+            ({"learn_scale": True}, {"learn_scale": True, "scale": 3.0}, False),
+            ({}, None, False),
+            (None, {}, False),
+        ],
+        ids=["the same", "steps", "scale", "one plain", "the other plain"],
+    )
+    def test_different_weights_of_one_parameter_are_all_baked(self, first, second, stays_shared):
+        model = self.tied()
+        for layer, options in ((model[0], first), (model[2], second)):
+            if options is not None:
+                oni.orthogonal(layer, **options)
+        weights = [model[0].weight.detach().clone(), model[2].weight.detach().clone()]
+        state = bake_state_dict(model.state_dict())
+        oni.bake(model)
+        assert (model[0].weight is model[2].weight) == stays_shared
+        for key, weight, baked in zip(("0.weight", "2.weight"), weights, (model[0], model[2]), strict=True):
+            assert torch.equal(baked.weight, weight)
+            assert torch.equal(state[key], weight)
 
     def test_a_module_used_twice(self):
         layer = nn.Linear(6, 6)
