@@ -152,6 +152,12 @@ def list_choices(matrices: Tensor, target: Target, *, center: bool | str = "auto
         for name in [schedule] if schedule else ("newton", "minimax"):
             find = find_minimax if name == "minimax" else find_steps
             choices += find(candidate, name, starts[candidate], aim)
+    if not choices:
+        lowest = min(low for low, _ in starts.values())
+        raise ValueError(
+            f"no minimax schedule certifies it for singular values from {lowest:.2g} of the bound; "
+            'pass schedule="newton", or initialise it again'
+        )
     return sorted(choices, key=lambda choice: rank(choice, n, d))
 
 

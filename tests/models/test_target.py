@@ -139,6 +139,11 @@ def dead_filter(layer):
             "0: .*constant, so centring makes them zero",
         ),
         (lambda model: dead_filter(model[1]), {"sigma_min": 0.9}, "1: .*8 x 8 matrix of rank 7 .*initialise it again"),
+        (
+            lambda model: model.double()[1].weight.data.copy_(torch.diag(torch.logspace(0, -12, 8))),
+            {"sigma_min": 0.9, "schedule": "minimax"},
+            '1: .*no minimax schedule .* from 1e-12 of the bound; pass schedule="newton"',
+        ),
         (lambda model: model.to("meta"), {"sigma_min": 0.9}, "0: .*no values yet .*pass steps"),
     ],
     # A function's text has its address, and several processes must agree on the names.
