@@ -13,6 +13,7 @@ from torch import Tensor
 
 from oni.diagnostics.spectrum import effective_rank_of, spectrum
 from oni.models.bake_state_dict import Proxy, find_proxies
+from oni.newton.matrix import Layout, split_groups
 
 __all__ = [
     "LIMIT",
@@ -138,15 +139,15 @@ def measure(weight: StoredWeight, *, limit: int = LIMIT) -> Matrix:
     """The singular values of a weight, or why there are none; nothing in a file raises here."""
     name, kind, tensor, proxy = weight
     shape = tuple(tensor.shape)
+    layout, row_groups = Layout(), 1
+    if proxy is not None:
+        # Gates, and queries, keys and values, were orthogonalised each on its own.
+        layout, row_groups = proxy.layout, 1 if proxy.saved is None else proxy.saved.groups
     # With sizes that no layer has, or groups that do not divide: as for any weight, one row a filter.
-    layout = proxy.layout if proxy is not None else None
-    rows, columns = shape[0], tensor.numel() // shape[0]
-    if layout is not None and layout.filters(shape) % layout.groups == 0 and shape[0] % layout.groups == 0:
-        rows = layout.filters(shape) // layout.groups
-        columns = tensor.numel() // (rows * layout.groups)
-    else:
-        layout = None
-    size = (rows, columns)
+    if layout.filters(shape) % (layout.groups * row_groups) or shape[0] % layout.groups:
+        layout, row_groups = Layout(), 1
+    filters = layout.filters(shape)
+    size = filters // (layout.groups * row_groups), tensor.numel() // filters
     why = why_unreadable(tensor) or why_left_out(size, limit)
     if not why and kind == "baked" and proxy is not None and proxy.saved is not None:
         why = why_too_long(proxy.saved.steps)
@@ -155,7 +156,7 @@ def measure(weight: StoredWeight, *, limit: int = LIMIT) -> Matrix:
     try:
         if kind == "baked" and proxy is not None and proxy.saved is not None:
             tensor = proxy.value(proxy.saved)
-        W = layout.matrices(tensor) if layout is not None else tensor.reshape(rows, columns)
+        W = split_groups(layout.matrices(tensor), row_groups)
         return Matrix(name, kind, shape, size, singular_values(W))
     except (ValueError, NotImplementedError) as error:
         return Matrix(name, kind, shape, size, None, " ".join(str(error).split())[:60])

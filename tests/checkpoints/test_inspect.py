@@ -103,6 +103,18 @@ def test_training_checkpoint_shows_proxies_and_their_weights(run, tmp_path, netw
     assert max(transposed["sigma"]) <= 2**0.5 + rounding
 
 
+def test_gates_are_matrices_of_their_own(run, tmp_path):
+    model = oni.convert(nn.ModuleDict({"memory": nn.LSTM(8, 16)}), steps=12)
+    code, _, _ = run(saved(tmp_path / "x.pt", model.state_dict()), "--json", tmp_path / "out.json")
+    assert code == 0
+    _, weight, proxy = json.loads((tmp_path / "out.json").read_text())["matrices"]
+    assert weight["shape"] == proxy["shape"] == [64, 16]
+    assert weight["matrix"] == proxy["matrix"] == [16, 16]
+    _, summary = oni.summary(model).rows
+    # Singular values up to 1 of the same float32 weight: 1e-6 is 8 epsilons.
+    assert (weight["sigma_min"], weight["sigma_max"]) == pytest.approx(summary.sigma, abs=1e-6)
+
+
 def test_proxies_of_others_and_without_options(run, tmp_path):
     layer = nn.utils.parametrizations.spectral_norm(nn.Linear(4, 3))
     state = {f"a.{key}": value for key, value in layer.state_dict().items()}
