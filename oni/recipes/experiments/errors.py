@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from oni.recipes.experiments.experiment import Quantity, Results
-from oni.recipes.experiments.runs import Row
+from oni.recipes.experiments.runs import COLOURS, Row
 from oni.recipes.run_files.recorded import percent
+
+if TYPE_CHECKING:
+    from oni.recipes.charts.curves import Styles
 
 __all__ = [
     "COST_COLUMNS",
@@ -15,9 +19,11 @@ __all__ = [
     "count_test_images",
     "errors_at",
     "find_runs",
+    "groups_of",
     "mean_and_deviation",
     "mean_error",
     "row_errors",
+    "style_rows",
     "summarise_cost",
 ]
 
@@ -28,6 +34,31 @@ COST_NOTE = "Core-hours: of all seeds together, measurements on the way included
 def find_runs(results: Results, row: Row, group: str | None = None) -> Results:
     """The runs of a row, one for each seed; those of one group, if it is given."""
     return results.where(row=row.name, **({} if group is None else {"group": group}))
+
+
+def groups_of(results: Results) -> list[str]:
+    """The groups of the runs, such as networks, in the order of the plan."""
+    return list(dict.fromkeys(run.parameters.group for run in results))
+
+
+def style_rows(
+    results: Results,
+    rows: Sequence[Row],
+    group: str | None = None,
+    *,
+    colours: Sequence[str] = (),
+    find: Callable[[Results, Row, str | None], Results] = find_runs,
+) -> Styles:
+    """Colour and runs of each row, by its title; rows without runs are left out.
+
+    Args:
+        results, rows, group: which runs, see `find_runs`.
+        colours: of the rows; by default, by their names.
+        find: finds the runs of a row.
+    """
+    colours = colours or [COLOURS[row.name] for row in rows]
+    styles = {row.title: (colour, find(results, row, group)) for row, colour in zip(rows, colours, strict=True)}
+    return {title: (colour, runs) for title, (colour, runs) in styles.items() if runs}
 
 
 def row_errors(
@@ -44,9 +75,9 @@ def count_test_images(results: Results) -> int:
     return DATASETS[next(run.parameters.data for run in results if hasattr(run.parameters, "data"))].test_images
 
 
-def mean_and_deviation(values: Sequence[float]) -> Quantity:
+def mean_and_deviation(values: Sequence[float], digits: int = 2) -> Quantity:
     """Mean and standard deviation over seeds, as a cell of a table."""
-    return Quantity(statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else None)
+    return Quantity(statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else None, digits)
 
 
 def errors_at(runs: Results, part: str = "train", epoch: int = -1) -> list[float]:

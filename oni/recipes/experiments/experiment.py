@@ -198,10 +198,10 @@ class Experiment:
     """Sizes, as arguments for ``plan``."""
     plan: Callable[..., Sequence[Any]]
     """Takes the first seed and a preset's sizes; returns the parameters of every run."""
-    paper: Mapping[str, Any]
-    """The numbers that the paper prints."""
     claims: Sequence[Claim]
     table: Callable[[Results], Comparison]
+    paper: Mapping[str, Any] = field(default_factory=lambda: {"printed numbers": None})
+    """The numbers that the paper prints; by default, none."""
     measure: Callable[[Any, Any], dict[str, Any]] = measure
     """Takes the parameters of a run, and a `Setting` if it trains; returns its measurements."""
     parameters: tuple[type, ...] = ()

@@ -30,7 +30,6 @@ __all__ = [
     "apply_changes",
     "count_steps",
     "describe_sweeps",
-    "find_rows",
     "measure",
     "plan_rows",
     "read_finished",
@@ -244,11 +243,6 @@ def describe_sweeps(rows: Sequence[Row], **more: str) -> dict[str, str]:
     chosen = {key for row in rows for candidate in row.candidates for key in candidate}
     searched = {"validation": "holds samples out to choose learning rates by"} if any(row.rates for row in rows) else {}
     return {**dict.fromkeys(sorted(varied | chosen | (keys & {"method"})), titles), **searched, **more}
-
-
-def find_rows(rows: Iterable[Row]) -> dict[str, Row]:
-    """The rows by name."""
-    return {row.name: row for row in rows}
 
 
 # Training.

@@ -4,12 +4,12 @@ import pytest
 
 from oni.recipes.experiments.cifar10 import fig7b, figA4, figA5, table1, table2
 from oni.recipes.experiments.experiment import Results, Run
-from oni.recipes.experiments.runs import find_rows
 from oni.recipes.experiments.search import format_changes
 
 EXPERIMENTS = {module.EXPERIMENT.id: module.EXPERIMENT for module in (table1, table2, fig7b, figA4, figA5)}
-VGG, RESIDUAL = find_rows(table1.ROWS), find_rows(table2.EVERY_ROW)
-BY_STEPS = find_rows(fig7b.BY_STEPS.values())
+VGG, RESIDUAL, BY_STEPS = (
+    {row.name: row for row in rows} for rows in (table1.ROWS, table2.EVERY_ROW, fig7b.BY_STEPS.values())
+)
 ROWS = {"table1": VGG, "figA4": VGG, "fig7b": BY_STEPS, "table2": RESIDUAL, "figA5": RESIDUAL}
 
 

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from oni.recipes.experiments import runs
-from oni.recipes.experiments.fashion_mnist.family import measure_watched
+from oni.recipes.experiments.fashion_mnist.family import watch_network
 from oni.recipes.experiments.run_costs import estimate_cost
 from oni.recipes.experiments.runs import (
     Row,
@@ -16,7 +16,6 @@ from oni.recipes.experiments.runs import (
     apply_changes,
     count_steps,
     describe_sweeps,
-    find_rows,
     measure,
     plan_rows,
     read_finished,
@@ -139,7 +138,6 @@ def test_a_run_of_every_row_with_every_seed():
     assert runs[1].config == replace(
         CONFIG, seed=5, learning_rate=0.2, method="oni", method_options={**runs[1].config.method_options, "steps": 3}
     )
-    assert find_rows(rows) == {"mlp": rows[0], "oni": rows[1]}
 
 
 def test_trials_choose_among_rates_and_candidates():
@@ -306,8 +304,8 @@ def test_a_run_that_diverges_is_trained_again_at_the_next_lower_rate(tmp_path, m
 def test_what_is_watched_is_kept_if_asked_for(tmp_path):
     training = Training("mlp", replace(CONFIG, watch=("spectrum", "signal")))
     setting = Setting(tmp_path, progress="none")
-    assert measure_watched(training, setting).keys().isdisjoint({"spectrum", "signal"})
-    kept = measure_watched(training, setting, keep=["signal"])
+    assert measure(training, setting, watchers=watch_network).keys().isdisjoint({"spectrum", "signal"})
+    kept = measure(training, setting, keep=["signal"], watchers=watch_network)
     assert "spectrum" not in kept
     assert sorted(kept["signal"]) == [0, training.steps]
 

@@ -12,8 +12,10 @@ from oni.recipes.experiments.errors import (
     COST_NOTE,
     errors_at,
     find_runs,
+    groups_of,
     mean_and_deviation,
     mean_error,
+    style_rows,
     summarise_cost,
 )
 from oni.recipes.experiments.experiment import Quantity, Results
@@ -23,7 +25,6 @@ from oni.recipes.experiments.verdicts import Judgement, join_judgements
 
 if TYPE_CHECKING:
     from oni.recipes.charts.chart import Chart
-    from oni.recipes.charts.curves import Styles
     from oni.recipes.run_files.config import Config
 
 __all__ = [
@@ -39,7 +40,6 @@ __all__ = [
     "chart_rates",
     "describe_differences",
     "describe_network",
-    "drop_epochs",
     "groups_of",
     "judge_all",
     "make_cells",
@@ -134,11 +134,6 @@ VARIANTS = (
 
 
 # Reading the results.
-
-
-def groups_of(results: Results) -> list[str]:
-    """The networks, with their batch sizes, in the order of the plan."""
-    return list(dict.fromkeys(run.parameters.group for run in results))
 
 
 def on_first_network(results: Results) -> Results:
@@ -245,12 +240,6 @@ def describe_differences(training: Training, row: Row) -> list[str]:
 
 
 # Charts.
-
-
-def style_rows(results: Results, rows: Sequence[Row], group: str) -> Styles:
-    """Colour and runs of each row, by its title; rows without runs are left out."""
-    styles = {row.title: (COLOURS[row.name], find_runs(results, row, group)) for row in rows}
-    return {name: (colour, runs) for name, (colour, runs) in styles.items() if runs}
 
 
 def chart_rates(results: Results, rows: Sequence[Row], group: str) -> Chart:

@@ -10,11 +10,19 @@ from oni.recipes.experiments.cifar10.family import (
     TEST_IMAGES,
     describe_differences,
     describe_network,
-    groups_of,
     name_network,
 )
 from oni.recipes.experiments.cifar10.table1 import CHOICES, ONI, PRESETS, plan_network
-from oni.recipes.experiments.errors import COST_COLUMNS, COST_NOTE, errors_at, mean_and_deviation, summarise_cost
+from oni.recipes.experiments.errors import (
+    COST_COLUMNS,
+    COST_NOTE,
+    errors_at,
+    find_runs,
+    groups_of,
+    mean_and_deviation,
+    style_rows,
+    summarise_cost,
+)
 from oni.recipes.experiments.experiment import Claim, Comparison, Experiment, Quantity, Results
 from oni.recipes.experiments.runs import COLOURS, Training, describe_sweeps
 from oni.recipes.experiments.verdicts import Judgement, Kind, judge_as_good_as_best, judge_worse_than_best
@@ -51,15 +59,10 @@ def plan(
     return [run for network in networks for run in plan_network(rows, network, every_seed, trial=searched, **sizes)]
 
 
-def find_steps(results: Results, steps: int) -> Results:
-    """The runs with so many steps."""
-    return results.where(row=BY_STEPS[steps].name)
-
-
 def table(results: Results) -> Comparison:
     cells: list[list[str | Quantity]] = []
-    for steps, row in BY_STEPS.items():
-        if runs := find_steps(results, steps):
+    for row in BY_STEPS.values():
+        if runs := find_runs(results, row):
             training = runs[0].parameters
             differences = [*describe_network(training.group, PAPER_NETWORK), *describe_differences(training, row)]
             cells.append(
@@ -85,7 +88,7 @@ def table(results: Results) -> Comparison:
 
 def errors_by_steps(results: Results) -> dict[int, list[float]]:
     """The test errors of all seeds, by number of steps."""
-    return {number: errors_at(runs, "test") for number in BY_STEPS if (runs := find_steps(results, number))}
+    return {steps: errors_at(runs, "test") for steps, row in BY_STEPS.items() if (runs := find_runs(results, row))}
 
 
 def too_few_hurt(results: Results) -> Judgement:
@@ -118,10 +121,10 @@ CLAIMS = [
 def charts(results: Results) -> list[Chart]:
     from oni.recipes.charts.curves import error_chart, ramp, sweep_chart
 
-    by_steps = {steps: runs for steps in BY_STEPS if (runs := find_steps(results, steps))}
+    by_steps = {steps: runs for steps, row in BY_STEPS.items() if (runs := find_runs(results, row))}
     name = name_network(groups_of(results)[0])
     colours = ramp(COLOURS["oni"], len(by_steps))
-    styles = {f"T = {steps}": (colour, by_steps[steps]) for steps, colour in zip(by_steps, colours, strict=True)}
+    styles = style_rows(results, [BY_STEPS[steps] for steps in by_steps], colours=colours)
     return [
         sweep_chart(f"{name}: error at the end", "steps T", list(by_steps.items()), COLOURS["oni"]),
         error_chart(f"{name}: training error", styles, ["train"]),
@@ -143,7 +146,6 @@ EXPERIMENT = Experiment(
         "paper": {**SIZES["paper"], "networks": (PAPER_NETWORK,)},
     },
     plan=plan,
-    paper={"printed numbers": None},
     claims=CLAIMS,
     table=table,
     charts=charts,

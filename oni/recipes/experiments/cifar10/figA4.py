@@ -11,16 +11,14 @@ from oni.recipes.experiments.cifar10.family import (
     LONG,
     SPEED_COLUMNS,
     SPEED_NOTE,
-    groups_of,
     judge_all,
     make_speed_cells,
     name_network,
     on_first_network,
     row_speeds,
-    style_rows,
 )
 from oni.recipes.experiments.cifar10.table1 import BEST, CHOICES, ONI, OTHERS, OUR_ROWS, PRESET_CHOICES, ROWS
-from oni.recipes.experiments.errors import find_runs
+from oni.recipes.experiments.errors import find_runs, groups_of, style_rows
 from oni.recipes.experiments.experiment import Claim, Comparison, Quantity, Results
 from oni.recipes.experiments.runs import Row
 from oni.recipes.experiments.verdicts import Judgement, Kind, judge_lower

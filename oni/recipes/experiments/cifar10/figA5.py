@@ -11,12 +11,10 @@ from oni.recipes.experiments.cifar10.family import (
     SPEED_COLUMNS,
     SPEED_NOTE,
     describe_network,
-    groups_of,
     make_speed_cells,
     mean_over_epochs,
     name_network,
     row_speeds,
-    style_rows,
 )
 from oni.recipes.experiments.cifar10.residual_rows import (
     BATCH_NORM,
@@ -35,7 +33,7 @@ from oni.recipes.experiments.cifar10.residual_rows import (
     name_beginning,
     on_deep,
 )
-from oni.recipes.experiments.errors import find_runs
+from oni.recipes.experiments.errors import find_runs, groups_of, style_rows
 from oni.recipes.experiments.experiment import Claim, Comparison, Quantity, Results
 from oni.recipes.experiments.runs import COLOURS
 from oni.recipes.experiments.verdicts import Judgement, Kind, judge_lower

@@ -14,10 +14,8 @@ from oni.recipes.experiments.cifar10.family import (
     SHORT,
     TEST_IMAGES,
     describe_network,
-    groups_of,
     make_cells,
     name_network,
-    style_rows,
 )
 from oni.recipes.experiments.cifar10.residual_rows import (
     BATCH_NORM,
@@ -40,7 +38,15 @@ from oni.recipes.experiments.cifar10.residual_rows import (
     on_shallow,
     plan,
 )
-from oni.recipes.experiments.errors import errors_at, find_runs, mean_and_deviation, row_errors, summarise_cost
+from oni.recipes.experiments.errors import (
+    errors_at,
+    find_runs,
+    groups_of,
+    mean_and_deviation,
+    row_errors,
+    style_rows,
+    summarise_cost,
+)
 from oni.recipes.experiments.experiment import Claim, Comparison, Experiment, Quantity, Results
 from oni.recipes.experiments.runs import Row, Training, describe_sweeps
 from oni.recipes.experiments.verdicts import (

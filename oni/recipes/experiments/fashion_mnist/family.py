@@ -17,6 +17,7 @@ from oni.recipes.experiments.errors import (
     row_errors,
     summarise_cost,
 )
+from oni.recipes.experiments.errors import style_rows as style_in_colours
 from oni.recipes.experiments.experiment import Comparison, Experiment, Quantity, Results
 from oni.recipes.experiments.runs import Row, Training, describe_sweeps, measure, plan_rows
 from oni.recipes.experiments.search import HELD_OUT
@@ -25,7 +26,6 @@ from oni.recipes.experiments.verdicts import Judgement, judge_lower
 if TYPE_CHECKING:
     from oni.recipes.charts.curves import Styles
     from oni.recipes.data.images import Dataset
-    from oni.recipes.experiments.setting import Setting
     from oni.recipes.run_files.config import Config
     from oni.recipes.training.loop import Watch
 
@@ -38,20 +38,15 @@ __all__ = [
     "NOTABLE",
     "PRESETS",
     "PRINTED",
-    "SPECTRUM_LAYERS",
     "SPECTRUM_STEP",
     "START",
     "TRAINS",
-    "WATCHED",
+    "TWO_SEEDS",
     "WIDTH",
-    "describe_choices",
-    "is_orthogonalised",
     "judge_practice",
     "make_config",
     "make_figure",
     "make_plan",
-    "make_table",
-    "measure_watched",
     "mlp",
     "spectra",
     "style_rows",
@@ -76,6 +71,7 @@ PRESETS: dict[str, dict[str, Any]] = {
 }
 LONG = {"steps": 2000}
 """What a claim about the end of training needs: ten epochs of the embedded sample are a sixth of that."""
+TWO_SEEDS = {**LONG, "seeds": 2}
 BATCH = 256
 WIDTH = 256
 WATCHED = ("signal", "spectrum")
@@ -224,11 +220,6 @@ def make_plan(rows: Sequence[Row]) -> Callable[..., list[Training]]:
     return plan
 
 
-def measure_watched(training: Training, setting: Setting, *, keep: Sequence[str] = ()) -> dict[str, Any]:
-    """Train a run of `make_plan`, or read its result; ``keep`` names the watchers whose records to return."""
-    return measure(training, setting, keep=keep, watchers=watch_network)
-
-
 def watch_network(config: Config, dataset: Dataset) -> dict[str, Watch]:
     """The watchers of a run, for the steps and layers that the paper shows."""
     from oni.recipes.training.watch import build_watchers
@@ -264,11 +255,10 @@ COLOURS = {
 
 def style_rows(results: Results, rows: Sequence[Row], *, shades: bool = False) -> Styles:
     """Colour and runs of each row that has runs, by its title; with ``shades``, all in shades of one colour."""
-    from oni.recipes.charts.curves import ramp
+    from oni.recipes.charts.colours import ramp
 
     colours = ramp(COLOURS["ONI"], len(rows)) if shades else [COLOURS[row.title] for row in rows]
-    styles = {row.title: (colour, find_runs(results, row)) for row, colour in zip(rows, colours, strict=True)}
-    return {name: (colour, runs) for name, (colour, runs) in styles.items() if runs}
+    return style_in_colours(results, rows, colours=colours)
 
 
 def make_table(rows: Sequence[Row]) -> Callable[[Results], Comparison]:
@@ -329,12 +319,12 @@ def make_figure(
         keep: the watchers whose records it needs.
         fields: of the experiment, which only this figure knows.
     """
+    depths = " or ".join(map(str, sorted({row.changes["network_options.depth"] for row in rows})))
     return Experiment(
-        choices=describe_choices(rows, text),
+        choices=SHARED.format(depths=depths) + text,
         presets=presets,
         plan=make_plan(rows),
-        measure=partial(measure_watched, keep=keep),
-        paper={"printed numbers": None},
+        measure=partial(measure, keep=keep, watchers=watch_network),
         table=make_table(rows),
         trains=True,
         sweeps=describe_sweeps(rows),
@@ -343,12 +333,6 @@ def make_figure(
 
 
 # Texts.
-
-
-def describe_choices(rows: Sequence[Row], text: str) -> str:
-    """What the paper leaves open: the text that all figures share, and that of one figure."""
-    depths = " or ".join(map(str, sorted({row.changes["network_options.depth"] for row in rows})))
-    return SHARED.format(depths=depths) + text
 
 
 SHARED = (

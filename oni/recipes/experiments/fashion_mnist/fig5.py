@@ -9,11 +9,11 @@ from oni.recipes.experiments.errors import errors_at, find_runs, row_errors
 from oni.recipes.experiments.experiment import Claim, Results
 from oni.recipes.experiments.fashion_mnist.family import (
     ISOMETRIC,
-    LONG,
     NOTABLE,
     PRINTED,
     SPECTRUM_STEP,
     START,
+    TWO_SEEDS,
     judge_practice,
     make_figure,
     mlp,
@@ -81,7 +81,6 @@ def spectrum_spreads(results: Results) -> Judgement:
     )
 
 
-TWO_SEEDS = {**LONG, "seeds": 2}
 CLAIMS = [
     Claim(Kind.PAPER, "OrthInit trains faster than plain at first", faster_at_first, TWO_SEEDS),
     Claim(

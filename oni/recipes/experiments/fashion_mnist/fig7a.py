@@ -8,9 +8,9 @@ from oni.recipes.experiments.errors import count_test_images, errors_at, find_ru
 from oni.recipes.experiments.experiment import Claim, Results
 from oni.recipes.experiments.fashion_mnist.family import (
     COLOURS,
-    LONG,
     NOTABLE,
     PRINTED,
+    TWO_SEEDS,
     make_figure,
     mlp,
     style_rows,
@@ -60,7 +60,6 @@ def nearly_equal(results: Results) -> Judgement:
     return judge_equal(pairs, NOTABLE, images=count_test_images(results))
 
 
-TWO_SEEDS = {**LONG, "seeds": 2}
 CLAIMS = [
     Claim(Kind.PAPER, "Too few steps make it worse", too_few_hurt, TWO_SEEDS),
     Claim(Kind.PAPER, f"5 steps are as good as the best, within {NOTABLE:g} point", five_are_best, TWO_SEEDS),

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from oni.recipes.experiments.errors import count_test_images, errors_at, find_runs
 from oni.recipes.experiments.experiment import Claim, Results
 from oni.recipes.experiments.fashion_mnist.family import (
-    LONG,
     PRINTED,
+    TWO_SEEDS,
     WIDTH,
     make_figure,
     mlp,
@@ -54,7 +54,6 @@ def larger_beats_smaller(part: str) -> Callable[[Results], Judgement]:
     return judge
 
 
-TWO_SEEDS = {**LONG, "seeds": 2}
 CLAIMS = [
     Claim(
         Kind.PAPER,

@@ -7,16 +7,15 @@ import statistics
 from collections.abc import Mapping, Sequence
 
 from oni.recipes.charts.chart import Chart, Series
+from oni.recipes.charts.curves import mean_and_band
 from oni.recipes.experiments.errors import find_runs
 from oni.recipes.experiments.experiment import Results
 from oni.recipes.experiments.gan.family import Pairs
-from oni.recipes.experiments.gan.table import FACTORS, TRAINING_DISTANCE, Column, at_the_end
+from oni.recipes.experiments.gan.table import DISTANCES, TRAINING_DISTANCE, Column, at_the_end
 from oni.recipes.experiments.runs import Row
 
-__all__ = ["COLOURS", "Places", "drawn", "end_chart", "pair_charts", "place_pairs", "training_chart", "way_chart"]
+__all__ = ["COLOURS", "drawn", "end_chart", "end_charts", "pair_charts", "training_chart", "way_chart"]
 
-Places = Mapping[int, Row] | Mapping[float, Row]
-"""Rows by their place on an axis."""
 COLOURS = {"SN": "#000000", "ONI": "#0072B2", "slip": "#CC79A7"}
 MOST_BANDS = 3
 """With more lines than this, the ranges over seeds are not drawn: they would hide each other."""
@@ -59,7 +58,7 @@ def end_chart(
     x: str,
     column: Column,
     results: Results,
-    lines: Mapping[str, tuple[str, Places]],
+    lines: Mapping[str, tuple[str, Mapping[int, Row]]],
     level: tuple[str, str, Row] | None = None,
     names: Sequence[str] = (),
 ) -> Chart:
@@ -72,23 +71,19 @@ def end_chart(
         level: name, colour and row of a line across.
         names: what stands at places 1, 2, ..., instead of numbers.
     """
-    factor = FACTORS.get(column.name, 1.0)
     series = []
     for name, (colour, rows) in lines.items():
-        values = {at: finite(at_the_end(find_runs(results, row), column.name)) for at, row in rows.items()}
-        values = {at: [factor * value for value in seeds] for at, seeds in values.items() if seeds}
+        values = {at: seeds for at, row in rows.items() if (seeds := finite_values(results, row, column))}
         if values:
-            series.append(with_band(name, colour, values))
+            series.append(mean_and_band(name, list(values), list(values.values()), colour))
     places = [at for _, rows in lines.values() for at in rows]
-    if level and (seeds := finite(at_the_end(find_runs(results, level[2]), column.name))):
-        scaled = [factor * value for value in seeds]
-        series.append(with_band(level[0], level[1], {min(places): scaled, max(places): scaled}, dash="dash"))
+    if level and (seeds := finite_values(results, level[2], column)):
+        series.append(mean_and_band(level[0], [min(places), max(places)], [seeds, seeds], level[1], "dash"))
     return Chart(title, x, column.title, series, x_names=names)
 
 
 def way_chart(title: str, column: Column, results: Results, lines: Mapping[str, tuple[str, Row]]) -> Chart:
     """A number of the generators that were kept on the way, and of those at the end, over updates."""
-    factor = FACTORS.get(column.name, 1.0)
     series = []
     for name, (colour, row) in lines.items():
         values: dict[float, list[float]] = {}
@@ -97,46 +92,36 @@ def way_chart(title: str, column: Column, results: Results, lines: Mapping[str, 
             measured[run.measured["updates"][-1] if run.measured["updates"] else 0] = run.measured
             for update, numbers in measured.items():
                 if column.name in numbers:
-                    values.setdefault(update, []).append(factor * numbers[column.name])
+                    values.setdefault(update, []).append(column.factor * numbers[column.name])
         if len(values) > 1:
-            series.append(with_band(name, colour, dict(sorted(values.items()))))
+            updates = sorted(values)
+            series.append(mean_and_band(name, updates, [values[update] for update in updates], colour))
     return Chart(title, "updates of the generator", column.title, series)
 
 
-def place_pairs(pairs: Pairs) -> dict[str, tuple[str, Places]]:
-    """Lines for ``end_chart``: the rows of each pair side by side, the first pair at 1."""
-    return {
-        name: (COLOURS[name], {float(place): pair[index] for place, pair in enumerate(pairs.values(), 1)})
-        for index, name in enumerate(("SN", "ONI"))
-    }
-
-
-def pair_charts(results: Results, pairs: Pairs, columns: Sequence[Column]) -> list[Chart]:
-    """A chart for each number at the end, by pair."""
+def end_charts(results: Results, pairs: Pairs, columns: Sequence[Column]) -> list[Chart]:
+    """A chart for each number at the end: SN and ONI side by side, the first pair at 1."""
     names = [name.replace(" ", "\n") for name in pairs]
-    return [
-        end_chart(f"At the end: {column.title}", "", column, results, place_pairs(pairs), names=names)
-        for column in columns
+    lines = {
+        name: (COLOURS[name], dict(enumerate(rows, 1)))
+        for name, rows in zip(("SN", "ONI"), zip(*pairs.values(), strict=True), strict=True)
+    }
+    return [end_chart(f"At the end: {column.title}", "", column, results, lines, names=names) for column in columns]
+
+
+def pair_charts(results: Results, pairs: Pairs, titles: Sequence[str]) -> list[Chart]:
+    """FID and KID at the end of all pairs, and the training of each under its title."""
+    lines = [
+        {name: (COLOURS[name], row) for name, row in zip(("SN", "ONI"), pair, strict=True)} for pair in pairs.values()
     ]
+    curves = [training_chart(title, results, pair) for title, pair in zip(titles, lines, strict=True)]
+    return drawn([*end_charts(results, pairs, DISTANCES[:2]), *curves])
 
 
-def with_band(name: str, colour: str, values: Mapping[float, Sequence[float]], dash: str = "solid") -> Series:
-    """A line through means over seeds, with their range around it."""
-    columns = list(values.values())
-    several = any(len(column) > 1 for column in columns)
-    return Series(
-        name,
-        list(values),
-        [statistics.fmean(column) for column in columns],
-        colour,
-        dash,
-        [min(column) for column in columns] if several else (),
-        [max(column) for column in columns] if several else (),
-    )
-
-
-def finite(values: Sequence[float]) -> list[float]:
-    return [value for value in values if math.isfinite(value)]
+def finite_values(results: Results, row: Row, column: Column) -> list[float]:
+    """The final numbers of a row's seeds in the unit of the column, without those of runs that diverged."""
+    values = at_the_end(find_runs(results, row), column.name)
+    return [column.factor * value for value in values if math.isfinite(value)]
 
 
 def drawn(charts: Sequence[Chart]) -> list[Chart]:

@@ -35,21 +35,9 @@ CLAIMS = [
 
 
 def charts(results: Results) -> list[Chart]:
-    from oni.recipes.experiments.gan.charts import COLOURS, drawn, pair_charts, training_chart
+    from oni.recipes.experiments.gan.charts import pair_charts
 
-    return drawn(
-        [
-            *pair_charts(results, PAIRS, DISTANCES[:2]),
-            *(
-                training_chart(
-                    f"Setting {letter}",
-                    results,
-                    {name: (COLOURS[name], row) for name, row in zip(("SN", "ONI"), pair, strict=True)},
-                )
-                for letter, pair in PAIRS.items()
-            ),
-        ]
-    )
+    return pair_charts(results, PAIRS, [f"Setting {letter}" for letter in PAIRS])
 
 
 EXPERIMENT = make_figure(

@@ -13,9 +13,9 @@ EXPERIMENT = make_sheets(
     shows="Images from SN and from ONI with T = 2 in settings A, B and C at the end of training, not chosen by hand.",
     choices="The runs are those of fig8b, with its choices.",
     rows={
-        f"{letter}, {name}": player
+        f"{letter}, {name}": row
         for letter in ("A", "B", "C")
-        for name, player in zip(("SN", "ONI"), PAIRS[letter], strict=True)
+        for name, row in zip(("SN", "ONI"), PAIRS[letter], strict=True)
     },
     presets=PRESETS,
 )

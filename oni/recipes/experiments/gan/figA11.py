@@ -14,10 +14,10 @@ EXPERIMENT = make_sheets(
     "by hand.",
     choices="The runs are those of fig9 with sum pooling, as printed, and with its choices.",
     rows={
-        f"{label.partition(',')[0]}, {name}": player
+        f"{label.partition(',')[0]}, {name}": row
         for label, pair in PAIRS.items()
         if "sum" in label
-        for name, player in zip(("SN", "ONI"), pair, strict=True)
+        for name, row in zip(("SN", "ONI"), pair, strict=True)
     },
     presets=PRESETS,
 )

@@ -9,7 +9,7 @@ from oni.recipes.experiments.experiment import Results
 from oni.recipes.experiments.gan import fig9
 from oni.recipes.experiments.gan.family import describe_choices
 from oni.recipes.experiments.gan.scores import NEEDS_SCORES, judge_scores, score_charts
-from oni.recipes.experiments.gan.table import SCORES, make_table
+from oni.recipes.experiments.gan.table import KID, SCORES, make_table
 
 if TYPE_CHECKING:
     from oni.recipes.charts.chart import Chart
@@ -28,7 +28,7 @@ EXPERIMENT = replace(
     shows="ONI also beats SN by the Inception score, with both losses.",
     choices=describe_choices("the ResNet GANs of Figure 9", "the runs of fig9", NEEDS_SCORES),
     claims=judge_scores(fig9.PAIRS),
-    table=make_table(fig9.ROWS, SCORES),
+    table=make_table(fig9.ROWS, (*SCORES, KID)),
     charts=charts,
     findings="By our own classifier, SN has the higher class score, except for the hinge loss with average pooling, "
     "where ONI has. With sum pooling, as the paper prints it, SN is further ahead than with averages. One "

@@ -13,6 +13,6 @@ EXPERIMENT = make_sheets(
     title="DCGAN: images for every number of steps",
     shows="Images from ONI with T = 0 to 5 at the end of training, not chosen by hand.",
     choices="The runs are those of fig8a, with its choices; the first seed.",
-    rows={f"T = {steps}": player for steps, player in BY_STEPS.items()},
+    rows={f"T = {steps}": row for steps, row in BY_STEPS.items()},
     presets=FIG8A.presets,
 )

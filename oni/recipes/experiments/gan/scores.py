@@ -62,7 +62,6 @@ def final_scores(results: Results, row: Row, name: str) -> list[float]:
 
 def score_charts(results: Results, pairs: Pairs) -> list[Chart]:
     """A chart for each kind of score that was measured, by pair."""
-    from oni.recipes.experiments.gan.charts import pair_charts
+    from oni.recipes.experiments.gan.charts import end_charts
 
-    columns = [column for column in SCORES if column.name != "kid"]
-    return [chart for chart in pair_charts(results, pairs, columns) if chart.series]
+    return [chart for chart in end_charts(results, pairs, SCORES) if chart.series]

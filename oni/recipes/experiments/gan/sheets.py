@@ -101,25 +101,18 @@ def make_table(rows: Mapping[str, Row]) -> Callable[[Results], Comparison]:
     return table
 
 
-def make_sheets(
-    *, id: str, title: str, shows: str, choices: str, rows: Mapping[str, Row], presets: Mapping[str, Any]
-) -> Experiment:
-    """A figure of sample sheets, from the runs of another figure."""
+def make_sheets(rows: Mapping[str, Row], *, presets: Mapping[str, Any], **fields: Any) -> Experiment:
+    """A figure of sample sheets, from the runs of another figure whose presets are given."""
     every_row = list(rows.values())
-    one_seed = {name: {**sizes, "seeds": 1} for name, sizes in presets.items()}
     return Experiment(
-        id=id,
-        title=title,
-        shows=shows,
-        choices=choices,
-        presets=one_seed,
+        presets={name: {**sizes, "seeds": 1} for name, sizes in presets.items()},
         plan=make_plan(every_row),
         measure=measure,
-        paper={"printed numbers": None},
         claims=[],
         table=make_table(rows),
         draw=make_draw(rows),
         trains=True,
         photographs=True,
         sweeps=make_sweeps(every_row),
+        **fields,
     )

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from oni.recipes.experiments.errors import COST_COLUMNS, COST_NOTE, find_runs, summarise_cost
+from oni.recipes.experiments.errors import COST_COLUMNS, COST_NOTE, find_runs, mean_and_deviation, summarise_cost
 from oni.recipes.experiments.experiment import Comparison, Experiment, Quantity, Results, Run
 from oni.recipes.experiments.gan.family import NETWORKS, PRINTED_WIDTHS, Pairs, make_plan, make_sweeps, measure
 from oni.recipes.experiments.runs import Row
@@ -16,7 +16,7 @@ from oni.recipes.experiments.verdicts import Judgement, Verdict, all_hold, is_lo
 
 __all__ = [
     "DISTANCES",
-    "FACTORS",
+    "KID",
     "NOT_MEASURED",
     "SCORES",
     "TRAINING_DISTANCE",
@@ -31,8 +31,6 @@ __all__ = [
     "outcome",
 ]
 
-UNPRINTED = {"printed numbers": None}
-"""What the paper prints of figures without numbers."""
 TRAINING_DISTANCE = "random_feature_distance"
 NOT_MEASURED = "not yet measured"
 COLLAPSED = 0.05
@@ -46,11 +44,14 @@ class Column:
     name: str
     title: str
     digits: int
+    factor: float = 1.0
+    """The unit of the column: how many times the measured number it shows."""
 
 
+KID = Column("kid", "KID x 1000", 1, 1000.0)
 DISTANCES = (
     Column("fid", "FID", 1),
-    Column("kid", "KID x 1000", 1),
+    KID,
     Column("classifier_kernel_distance", "kernel distance, our classifier", 3),
     Column(TRAINING_DISTANCE, "random features", 2),
     Column("d_loss", "discriminator's loss", 2),
@@ -58,9 +59,7 @@ DISTANCES = (
 SCORES = (
     Column("inception_score", "Inception score", 2),
     Column("class_score", "class score, our classifier", 2),
-    Column("kid", "KID x 1000", 1),
 )
-FACTORS = {"kid": 1000.0}
 INCEPTION = ("fid", "kid", "inception_score")
 OPTIONS = {"inception": "--inception FILE", "classifier": "--classifier RUN"}
 REMEDIES = {"inception_score": "--inception FILE with class scores", "class_score": OPTIONS["classifier"]}
@@ -179,9 +178,7 @@ def summarise(values: Sequence[float], column: Column) -> str | Quantity:
         return "-"
     if not all(map(math.isfinite, values)):
         return Quantity(math.inf)
-    factor = FACTORS.get(column.name, 1.0)
-    scaled = [factor * value for value in values]
-    return Quantity(statistics.fmean(scaled), statistics.stdev(scaled) if len(scaled) > 1 else None, column.digits)
+    return mean_and_deviation([column.factor * value for value in values], column.digits)
 
 
 def describe_columns(results: Results, columns: Sequence[Column]) -> str:
@@ -229,14 +226,11 @@ def describe_protocol(results: Results) -> str:
     return f"{', '.join(words)}.".capitalize()
 
 
-def make_figure(
-    rows: Sequence[Row], measures: Sequence[Column], *, paper: Mapping[str, Any] = UNPRINTED, **fields: Any
-) -> Experiment:
+def make_figure(rows: Sequence[Row], measures: Sequence[Column], **fields: Any) -> Experiment:
     """A figure of these rows, with these columns; ``fields`` of the experiment are what only this figure knows."""
     return Experiment(
         plan=make_plan(rows),
         measure=measure,
-        paper=paper,
         table=make_table(rows, measures),
         trains=True,
         generates=True,

@@ -6,14 +6,13 @@ choose between the candidates by short trials on held-out images, and train once
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from oni.names import unknown_name
-from oni.recipes.experiments.errors import errors_at, mean_and_deviation
-from oni.recipes.experiments.experiment import Quantity, Results
+from oni.recipes.experiments.errors import errors_at, find_runs, mean_and_deviation, mean_error, style_rows
+from oni.recipes.experiments.experiment import Quantity, Results, Run
 from oni.recipes.experiments.runs import COLOURS, Row, Training, plan_rows
 from oni.recipes.experiments.search import Changes, format_changes
 from oni.recipes.run_files.recorded import percent
@@ -27,26 +26,23 @@ __all__ = [
     "AGAIN",
     "BATCH",
     "CELLS",
-    "DECAYS",
     "LONG",
     "NOTE",
     "PRESETS",
-    "RELEASED",
     "SHORT",
     "STEPS",
     "SWEEPS",
     "best_errors",
-    "count_classes",
-    "describe_choice",
     "describe_differences",
     "find_best",
+    "format_choice",
     "lowest_errors",
     "make_cell",
     "make_demand",
     "make_error_cells",
     "name_row",
     "plan_network",
-    "style_rows",
+    "style_best",
 ]
 
 AGAIN = "Also in short training on few classes: "
@@ -171,8 +167,6 @@ KINDS: dict[str, tuple[str, Changes]] = {
     "var": ("ResNetVar", {"network_options.norm": "batch", "network_options.variant": True}),
 }
 """The three architectures, by the word on the command line: title and options."""
-DECAYS = ({"weight_decay": 1e-4}, {"weight_decay": 2e-4})
-"""Table 5 reports the better of these."""
 
 
 def make_cell(kind: str, method: str, **changes: Any) -> Row:
@@ -187,25 +181,6 @@ def make_cell(kind: str, method: str, **changes: Any) -> Row:
 
 CELLS = {(kind, method): make_cell(kind, method) for kind in KINDS for method in ("plain", "oni")}
 """The six cells of Table 4."""
-PLAIN_RELEASED = make_cell(
-    "none",
-    "plain",
-    name="none/plain-released",
-    title="ResNet w/o BN, plain, learning rate of the released code",
-    rates=(0.01,),
-    rate=0.01,
-)
-RELEASED = (
-    PLAIN_RELEASED,
-    Row(
-        "none/oni-released",
-        "ResNet w/o BN, ONI, steps of the released code",
-        {"method": "oni", **KINDS["none"][1], "method_options.steps": 3},
-        rates=(RATE,),
-        rate=RATE,
-    ),
-)
-"""Where the released code has other values than the text."""
 
 
 # Reading the results.
@@ -222,13 +197,10 @@ def find_best(results: Results, row: Row, network: str | None = None) -> Results
 
     The best has the lowest final test error, as in the paper, which holds out no other images.
     """
-    runs = results.where(row=row.name) if network is None else results.where(row=row.name, group=network)
-    groups: dict[str, list[int]] = {}
-    for index, run in enumerate(runs):
-        key = replace(run.parameters.config, seed=0).hash
-        groups.setdefault(key, []).append(index)
-    candidates = [Results(runs[index] for index in indices) for indices in groups.values()]
-    return min(candidates, key=lambda group: statistics.fmean(errors_at(group, "test")), default=Results())
+    candidates: dict[str, list[Run]] = {}
+    for run in find_runs(results, row, network):
+        candidates.setdefault(replace(run.parameters.config, seed=0).hash, []).append(run)
+    return min(map(Results, candidates.values()), key=lambda runs: mean_error(runs, "test"), default=Results())
 
 
 def lowest_errors(runs: Results, part: str = "test") -> list[float]:
@@ -246,20 +218,13 @@ def best_errors(
     return {row.title: errors_at(find_best(results, row, network), part) for row in rows}
 
 
-def count_classes(results: Results) -> int:
-    """The number of classes."""
-    from oni.recipes.data.datasets import DATASETS
-
-    return DATASETS[results[0].parameters.data].classes
-
-
 def make_error_cells(runs: Results, printed: float | None, part: str = "test") -> list[str | Quantity]:
     """The paper's error, our lowest, and our final one."""
     lowest, last = mean_and_deviation(lowest_errors(runs, part)), mean_and_deviation(errors_at(runs, part))
     return [Quantity(printed), lowest, last]
 
 
-def describe_choice(runs: Results, row: Row) -> str:
+def format_choice(runs: Results, row: Row) -> str:
     """The learning rate and, where the row varies it, the weight decay."""
     config: Config = runs[0].parameters.config
     varied = {key: getattr(config, key) for key in row.candidates[0]}
@@ -293,13 +258,10 @@ def describe_differences(results: Results) -> str:
     return f" Unlike the paper: {', '.join(words)}, batches of {config.batch_size}." if words else ""
 
 
-def style_rows(results: Results, rows: Mapping[str, Row], network: str | None = None) -> Styles:
-    """Colour and runs of each row that has some, by the name in the legend."""
-    styles = {
-        name: (COLOURS.get(row.name, colour), find_best(results, row, network))
-        for colour, (name, row) in zip(MORE_COLOURS, rows.items(), strict=False)
-    }
-    return {name: (colour, runs) for name, (colour, runs) in styles.items() if runs}
+def style_best(results: Results, rows: Sequence[Row], network: str | None = None) -> Styles:
+    """Colour and best runs of each row that has some, by its title."""
+    colours = [COLOURS.get(row.name, colour) for colour, row in zip(MORE_COLOURS, rows, strict=False)]
+    return style_rows(results, rows, network, colours=colours, find=find_best)
 
 
 # What runs need.

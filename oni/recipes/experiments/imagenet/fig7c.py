@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from oni.recipes.experiments.errors import count_test_images, errors_at, mean_and_deviation
+from oni.recipes.experiments.errors import count_test_images, errors_at, find_runs, mean_and_deviation
 from oni.recipes.experiments.experiment import Claim, Comparison, Experiment, Quantity, Results
 from oni.recipes.experiments.imagenet.family import (
     AGAIN,
@@ -16,8 +16,8 @@ from oni.recipes.experiments.imagenet.family import (
     SHORT,
     STEPS,
     SWEEPS,
-    describe_choice,
     describe_differences,
+    format_choice,
     lowest_errors,
     make_demand,
     plan_network,
@@ -47,21 +47,16 @@ def plan(seed: int, *, seeds: int, batch_size: int = BATCH, **sizes: Any) -> lis
     return plan_network(rows, NETWORK, range(seed, seed + seeds), batch_size=batch_size, **sizes)
 
 
-def find_steps(results: Results, steps: int) -> Results:
-    """The runs with so many steps."""
-    return results.where(row=BY_STEPS[steps].name)
-
-
 def table(results: Results) -> Comparison:
     cells: list[list[str | Quantity]] = []
-    for steps in BY_STEPS:
-        if runs := find_steps(results, steps):
+    for row in BY_STEPS.values():
+        if runs := find_runs(results, row):
             errors = [errors_at(runs, "train"), lowest_errors(runs), errors_at(runs, "test")]
             cells.append(
                 [
-                    f"T = {steps}",
+                    row.title,
                     *map(mean_and_deviation, errors),
-                    describe_choice(runs, BY_STEPS[steps]),
+                    format_choice(runs, row),
                     Quantity(len(runs), digits=0),
                 ]
             )
@@ -75,7 +70,7 @@ def table(results: Results) -> Comparison:
 
 def errors_by_steps(results: Results) -> dict[int, list[float]]:
     """The test errors of all seeds, by number of steps."""
-    return {number: errors_at(find_steps(results, number), "test") for number in BY_STEPS}
+    return {steps: errors_at(find_runs(results, row), "test") for steps, row in BY_STEPS.items()}
 
 
 def too_few_hurt(results: Results) -> Judgement:
@@ -106,7 +101,7 @@ CLAIMS = [
 def charts(results: Results) -> list[Chart]:
     from oni.recipes.charts.curves import sweep_chart
 
-    sweep = [(steps, runs) for steps in BY_STEPS if (runs := find_steps(results, steps))]
+    sweep = [(steps, runs) for steps, row in BY_STEPS.items() if (runs := find_runs(results, row))]
     return [sweep_chart("ResNet-18 without BN: error at the end", "steps T", sweep, COLOURS["oni"])]
 
 
@@ -124,7 +119,6 @@ EXPERIMENT = Experiment(
         "paper": PRESETS["paper"],
     },
     plan=plan,
-    paper={"printed numbers": None},
     claims=CLAIMS,
     table=table,
     charts=charts,

@@ -15,15 +15,14 @@ from oni.recipes.experiments.imagenet.family import (
     SHORT,
     SWEEPS,
     best_errors,
-    count_classes,
-    describe_choice,
     describe_differences,
     find_best,
+    format_choice,
     make_demand,
     make_error_cells,
     name_row,
     plan_network,
-    style_rows,
+    style_best,
 )
 from oni.recipes.experiments.runs import Row, Training, describe_sweeps
 from oni.recipes.experiments.verdicts import Judgement, Kind, Verdict, judge_lower
@@ -80,7 +79,7 @@ def plan(seed: int, *, seeds: int, rows: str = "paper", batch_size: int = BATCH,
         seeds: how many.
         rows: ``"paper"``, ``"all"``, or ``"released"`` for the paper's and the released code's.
         batch_size: of every run.
-        sizes: see `make_runs`.
+        sizes: see `plan_network`.
     """
     more = {"paper": (), "all": OUR_ROWS, "released": (RELEASED, *OUR_ROWS)}[rows]
     every_seed = range(seed, seed + seeds)
@@ -100,7 +99,7 @@ def table(results: Results) -> Comparison:
         if runs := find_best(results, row):
             top1 = make_error_cells(runs, PAPER["top-1"].get(row.name))
             top5 = make_error_cells(runs, PAPER["top-5"].get(row.name), "test_top5")
-            cells.append([name_row(row), *top1, *top5, describe_choice(runs, row), Quantity(len(runs), digits=0)])
+            cells.append([name_row(row), *top1, *top5, format_choice(runs, row), Quantity(len(runs), digits=0)])
     parts = ("paper, {}", "lowest, {}", "last, {}")
     columns = [part.format(name) for name in ("top-1", "top-5") for part in parts]
     return Comparison(["method", *columns, "learning rate", "seeds"], cells, NOTE + describe_differences(results))
@@ -123,6 +122,8 @@ LEARNT = 0.9
 
 def judge_rate(results: Results) -> Judgement:
     """Whether ONI alone learns at the large learning rate. Its trials have one seed, which decides nothing."""
+    from oni.recipes.data.datasets import DATASETS
+
     key = f"learning rate {LARGE_RATE:g}"
     held_out: dict[str, float | None] = {}
     for row in PAPER_ROWS:
@@ -130,7 +131,7 @@ def judge_rate(results: Results) -> Judgement:
         if not errors:
             return Verdict.NOT_TESTED, f"not tried at {LARGE_RATE:g}: {row.title}"
         held_out[row.title] = errors[0][key]
-    guess = 1 - 1 / count_classes(results)
+    guess = 1 - 1 / DATASETS[results[0].parameters.data].classes
     learns = [name for name, error in held_out.items() if error is not None and error < LEARNT * guess]
     shown = {name: "diverged" if error is None else f"{100 * error:.1f} %" for name, error in held_out.items()}
     text = f"held-out error of the trials: {'; '.join(f'{name} {error}' for name, error in shown.items())}"
@@ -160,8 +161,7 @@ CLAIMS = [
 def charts(results: Results) -> list[Chart]:
     from oni.recipes.charts.curves import error_charts
 
-    styles = style_rows(results, {row.title: row for row in ROWS})
-    return error_charts("VGG-16: {part} error", styles)
+    return error_charts("VGG-16: {part} error", style_best(results, ROWS))
 
 
 CHOICES = (

@@ -4,27 +4,26 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from oni.recipes.experiments.errors import count_test_images
+from oni.recipes.experiments.errors import count_test_images, groups_of
 from oni.recipes.experiments.experiment import Claim, Comparison, Experiment, Quantity, Results
 from oni.recipes.experiments.imagenet.family import (
     AGAIN,
     BATCH,
-    DECAYS,
     LONG,
     NOTE,
     PRESETS,
     SHORT,
     SWEEPS,
     best_errors,
-    describe_choice,
     describe_differences,
     find_best,
+    format_choice,
     make_cell,
     make_demand,
     make_error_cells,
     name_row,
     plan_network,
-    style_rows,
+    style_best,
 )
 from oni.recipes.experiments.imagenet.table4 import CHOICES
 from oni.recipes.experiments.runs import Training, describe_sweeps
@@ -38,6 +37,8 @@ if TYPE_CHECKING:
 __all__ = ["EXPERIMENT"]
 
 NETWORKS = ("resnet50", "resnet101")
+DECAYS = ({"weight_decay": 1e-4}, {"weight_decay": 2e-4})
+"""The better of these is reported."""
 CELLS = {
     (kind, method): make_cell(kind, method, candidates=DECAYS) for kind in ("bn", "var") for method in ("plain", "oni")
 }
@@ -64,20 +65,16 @@ def plan(
 # The table and the claims.
 
 
-def networks_of(results: Results) -> list[str]:
-    return list(dict.fromkeys(run.parameters.group for run in results))
-
-
 def table(results: Results) -> Comparison:
     cells: list[list[str | Quantity]] = []
-    for network in networks_of(results):
+    for network in groups_of(results):
         for row in ROWS:
             if runs := find_best(results, row, network):
                 cells.append(
                     [
                         f"{network}: {name_row(row)}",
                         *make_error_cells(runs, PAPER[network][row.name]),
-                        describe_choice(runs, row),
+                        format_choice(runs, row),
                         Quantity(len(runs), digits=0),
                     ]
                 )
@@ -91,7 +88,7 @@ def judge_help(kind: str) -> Callable[[Results], Judgement]:
 
     def judge(results: Results) -> Judgement:
         judgements = {}
-        for network in networks_of(results):
+        for network in groups_of(results):
             own, other = (best_errors(results, [CELLS[kind, method]], network) for method in ("oni", "plain"))
             judgements[network] = judge_lower(own, other, images=count_test_images(results))
         return join_judgements(judgements)
@@ -113,10 +110,9 @@ CLAIMS = [
 def charts(results: Results) -> list[Chart]:
     from oni.recipes.charts.curves import error_chart
 
-    rows = {row.title: row for row in ROWS}
     return [
-        error_chart(f"{network}: test error", style_rows(results, rows, network), ["test"])
-        for network in networks_of(results)
+        error_chart(f"{network}: test error", style_best(results, ROWS, network), ["test"])
+        for network in groups_of(results)
     ]
 
 

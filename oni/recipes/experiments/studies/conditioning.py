@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 from oni.recipes.experiments import runs
 from oni.recipes.experiments.cifar10 import family as cifar10
-from oni.recipes.experiments.errors import COST_COLUMNS, COST_NOTE, errors_at, mean_and_deviation, summarise_cost
+from oni.recipes.experiments.errors import (
+    COST_COLUMNS,
+    COST_NOTE,
+    errors_at,
+    find_runs,
+    groups_of,
+    mean_and_deviation,
+    summarise_cost,
+)
 from oni.recipes.experiments.experiment import Claim, Comparison, Experiment, Quantity, Results, Run
 from oni.recipes.experiments.fashion_mnist import family as fashion_mnist
 from oni.recipes.experiments.runs import COLOURS, Row, Training, describe_sweeps, plan_rows
@@ -82,15 +90,6 @@ def plan(seed: int, *, seeds: int, epochs: int, networks: tuple[str, ...] = tupl
 # Reading the results.
 
 
-def networks_of(results: Results) -> list[str]:
-    return list(dict.fromkeys(run.parameters.group for run in results))
-
-
-def find_runs(results: Results, row: Row, network: str) -> Results:
-    """The runs of a row, one of each seed."""
-    return results.where(row=row.name, group=network)
-
-
 def epochs_of(run: Run) -> list[dict[str, Any]]:
     """What was seen at the end of each epoch; none of a run that diverged in its first."""
     steps = {int(step): seen for step, seen in run.measured[WATCHED].items()}
@@ -130,7 +129,7 @@ def describe_steps(found: Results) -> str:
 
 def table(results: Results) -> Comparison:
     cells: list[list[str | Quantity]] = []
-    for network in networks_of(results):
+    for network in groups_of(results):
         for row in ROWS:
             if found := find_runs(results, row, network):
                 has_target = "retuned" in epochs_of(found[0])[0]
@@ -229,7 +228,7 @@ def charts(results: Results) -> list[Chart]:
     from oni.recipes.charts.curves import mean_and_band
 
     pictures = []
-    for network in networks_of(results):
+    for network in groups_of(results):
         series = []
         for row, colour in zip(ORTHOGONAL, (COLOURS["plain"], COLOURS["oni"]), strict=True):
             epochs = list(zip(*map(epochs_of, find_runs(results, row, network)), strict=False))

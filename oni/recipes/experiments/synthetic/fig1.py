@@ -194,7 +194,6 @@ EXPERIMENT = Experiment(
     parameters=(Stretch,),
     plan=plan,
     measure=measure,
-    paper={"printed numbers": None},
     claims=CLAIMS,
     table=make_table,
     draw=draw,

@@ -171,7 +171,6 @@ EXPERIMENT = Experiment(
     parameters=(Convergence,),
     plan=make_convergence_plan(SHAPE, MEAN, list(VARIANTS), STEPS, (1,)),
     measure=measure_convergence,
-    paper={"printed numbers": None},
     claims=CLAIMS,
     table=make_table,
     draw=draw,

@@ -135,7 +135,6 @@ EXPERIMENT = Experiment(
     parameters=(Convergence,),
     plan=make_convergence_plan((64, 32), 0.0, COMPARED, STEPS, (0, 2, 4, 6, STEPS)),
     measure=measure_convergence,
-    paper={"printed numbers": None},
     claims=CLAIMS,
     table=make_table,
     draw=draw,

@@ -103,7 +103,6 @@ EXPERIMENT = Experiment(
     parameters=(Grouping,),
     plan=make_grouping_plan((SQUARE, METHODS)),
     measure=measure_grouping,
-    paper={"printed numbers": None},
     claims=CLAIMS,
     table=make_table,
     draw=draw,
