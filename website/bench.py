@@ -363,10 +363,11 @@ def machine(results: Path, kind: str) -> str:
         return f"`oni bench {kind}`, which has not been run yet."
     record = read_bench(results, kind)
     machine, versions = record["machine"], record["versions"]
+    interrupted = "" if record["complete"] else " It was interrupted before all cases were measured."
     return (
         f"`{record['command']}`, {record['date'][:10]}: {machine['cpu']}, {machine['threads']} threads of "
         f"{machine['cores']} cores, {machine['device']}; Python {versions['python']}, torch {versions['torch']} "
-        f"({versions['blas']}), oni {versions['oni']}."
+        f"({versions['blas']}), oni {versions['oni']}.{interrupted}"
     )
 
 

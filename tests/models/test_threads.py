@@ -117,9 +117,15 @@ def test_the_walk_while_another_thread_adds_modules():
     model = oni.convert(mlp(3))
     numbers = count()
 
-    def add_modules():
+    def change_modules():
+        """Add one to each layer; after ten, remove them, or the walk would have ever more to pass."""
+        number = next(numbers) % 11
         for layer in model:
-            layer.add_module(f"added{next(numbers)}", nn.Identity())
+            if number < 10:
+                layer.add_module(f"added{number}", nn.Identity())
+            else:
+                for added in range(10):
+                    delattr(layer, f"added{added}")
 
-    with at_every_line(add_modules, "proxied.py"):
+    with at_every_line(change_modules, "proxied.py"):
         assert len(list(find_orthogonal(model))) == 3

@@ -84,6 +84,13 @@ def test_the_tables_of_the_readme(results):
     assert (peers["oni"], peers["Cholesky"], peers["geotorch"]) == ("6 ms", "4 ms", "not measured")
 
 
+def test_an_interrupted_run_says_so(results):
+    path = results / "bench" / "matrices.json"
+    assert "interrupted" not in BENCH["bench-machine"](results, "matrices")
+    path.write_text(json.dumps({**json.loads(path.read_text()), "complete": False}))
+    assert BENCH["bench-machine"](results, "matrices").endswith("It was interrupted before all cases were measured.")
+
+
 def test_what_is_not_measured_yet_says_so(results):
     (results / "bench" / "matrices.json").unlink()
     assert BENCH["bench-asked"](results, "0.9") == BENCH["bench-matrices"](results, "x") == NOT_MEASURED

@@ -258,7 +258,7 @@ def test_every_target_is_about_someone_who_runs():
 
 
 def test_settings():
-    assert (Settings("models").least_rounds, Settings("models").patience) == (3, 20)
+    assert (Settings("models").least_rounds, Settings("models").patience) == (5, 20)
     assert Settings("models", quick=True).patience == 1
     assert (Settings().least_rounds, Settings().patience) == (5, 5)
 

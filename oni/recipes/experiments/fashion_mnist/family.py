@@ -56,7 +56,7 @@ __all__ = [
 GRID = (0.05, 0.1, 0.5, 1.0)
 """The paper's learning rates."""
 PRESETS: dict[str, dict[str, Any]] = {
-    "smoke": {"data": "fashion-mnist-sample", "samples": 256, "epochs": 2, "seeds": 1},
+    "smoke": {"data": "fashion-mnist-sample", "samples": 256, "epochs": 2, "seeds": 1, "width": 64},
     "laptop": {"data": "fashion-mnist-sample", "samples": 0, "epochs": 10, "seeds": 1},
     "full": {
         "data": "fashion-mnist",
@@ -171,13 +171,13 @@ def is_orthogonalised(row: Row) -> bool:
 # From rows to runs.
 
 
-def make_config(*, data: str, samples: int, epochs: int, **changes: Any) -> Config:
+def make_config(*, data: str, samples: int, epochs: int, width: int = WIDTH, **changes: Any) -> Config:
     """What all rows share."""
     from oni.recipes.run_files.config import Config
 
     return Config(
         network="mlp",
-        network_options={"depth": 1, "width": WIDTH, "bias": False},
+        network_options={"depth": 1, "width": width, "bias": False},
         method="plain",
         data=data,
         samples=samples,
