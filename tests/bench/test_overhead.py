@@ -22,7 +22,8 @@ def test_the_command(tmp_path, capsys):
     assert "With 256 images: + " in capsys.readouterr().out
     (case,) = json.loads(path.read_text())["cases"]
     assert case["name"] == "resnet18-b8"
-    assert [contender["rounds"] for contender in case["contenders"]] == [3, 3, 3, 3]
+    assert len(case["contenders"]) == 4
+    assert all(contender["rounds"] >= 3 for contender in case["contenders"])
     # By the cost model's own numbers: every convolution, but not the output layer, is orthogonalised.
     (quick,) = [case for case in OVERHEAD_CASES if case.quick]
     rows = cost(quick.build(), (3, 64, 64), batch_size=8, steps=2)

@@ -1,7 +1,11 @@
 """That the demo shows what it is for is proven where it is run in full: by `make demo` in .ci/run."""
 
+import io
 import json
 from collections import Counter
+from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -13,15 +17,37 @@ from oni.recipes.training.watch import RADII
 from oni.terminal import console
 
 
+class Shown(NamedTuple):
+    out: Path
+    code: int
+    printed: str
+    progress: str
+
+
 @pytest.fixture(scope="module")
 def shown(tmp_path_factory):
+    """The demo where nothing is a terminal, at its smallest."""
     out = tmp_path_factory.mktemp("demo") / "new" / "[bold]:smile:"
-    return out, main(["demo", "--out", str(out), "--preset", "smoke", "--plain"])
+    printed, progress = io.StringIO(), io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(printed), redirect_stderr(progress):
+        for name in ("FORCE_COLOR", "TTY_COMPATIBLE"):
+            patch.delenv(name, raising=False)
+        code = main(["demo", "--out", str(out), "--preset", "smoke"])
+    return Shown(out, code, printed.getvalue(), progress.getvalue())
+
+
+def test_where_nothing_is_a_terminal(shown):
+    assert shown.code == 0
+    assert "\x1b" not in shown.printed + shown.progress
+    # One line for each epoch instead of bars: five networks.
+    assert shown.progress.count("\nepoch ") == 5
+    printed = [line.strip() for line in shown.printed.splitlines()]
+    next_lines = [line.strip() for line in NEXT.splitlines()]
+    assert printed[-len(next_lines) :] == next_lines
 
 
 def test_everything_is_written(shown):
-    out, code = shown
-    assert code == 0
+    out = shown.out
     record = json.loads((out / "demo" / "results.json").read_text())
     trained = Counter(run["parameters"]["row"] for run in record["runs"] if "row" in run["parameters"])
     assert trained == {row.name: 1 for row in ROWS}
@@ -35,7 +61,7 @@ def test_everything_is_written(shown):
 
 
 def test_again_it_trains_nothing(shown, capsys):
-    out, _ = shown
+    out = shown.out
     before = {path: path.stat().st_mtime_ns for path in (out / "runs").rglob("*")}
     assert main(["demo", "--out", str(out), "--preset", "smoke", "--plain"]) == 0
     assert {path: path.stat().st_mtime_ns for path in (out / "runs").rglob("*")} == before

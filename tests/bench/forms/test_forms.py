@@ -7,14 +7,11 @@ from oni.bench.forms.cases import FORM_CASES, list_contenders
 from oni.bench.inputs import draw_inputs
 
 
-def by_name(case):
-    return {contender.name: contender for contender in list_contenders(case, draw_inputs(case.shape)[0])}
-
-
 @pytest.mark.parametrize("case", FORM_CASES, ids=lambda case: case.name)
 def test_who_runs(case):
-    rows = by_name(case)
-    assert len(rows) == len(list_contenders(case, draw_inputs(case.shape)[0]))
+    contenders = list_contenders(case, draw_inputs(case.shape)[0])
+    rows = {contender.name: contender for contender in contenders}
+    assert len(rows) == len(contenders)
     tall, batch = case.shape[-2] > case.shape[-1], len(case.shape) > 2
     assert ("literal T=2" in rows, "literal T=5" in rows) == (not tall, True)
     assert ("36 single calls T=5" in rows) == batch
@@ -32,8 +29,9 @@ def test_the_schedules_certify_the_same():
     case = FORM_CASES[1]
     start = oni.spectrum(oni.orthogonalize(draw_inputs(case.shape)[0], 0))
     interval = (float(start.min()), float(start.max()))
-    (minimax,) = (contender for name, contender in by_name(case).items() if "minimax" in name)
-    newton = by_name(case)[minimax.against]
+    rows = {contender.name: contender for contender in list_contenders(case, draw_inputs(case.shape)[0])}
+    (minimax,) = (contender for name, contender in rows.items() if "minimax" in name)
+    newton = rows[minimax.against]
     for contender, schedule in ((newton, "newton"), (minimax, "minimax")):
         steps = contender.steps
         assert oni.certified_range(interval, steps, schedule=schedule)[0] >= 0.9

@@ -62,11 +62,14 @@ NETWORKS = {
 # From presets to runs.
 
 
-def make_config(network: str, *, data: str, mnist: str, epochs: int, **sizes: Any) -> tuple[Config, float]:
+def make_config(
+    network: str, *, data: str, mnist: str, epochs: int, width: int = fashion_mnist.WIDTH, **sizes: Any
+) -> tuple[Config, float]:
     """What the rows of a network share, and their learning rate: those of Figure 6, Table 1 and Table 2."""
     if network == "mlp20":
         # Its batches are twice as large, so it trains for as many steps.
-        config = fashion_mnist.make_config(data=mnist, epochs=2 * epochs, **{**sizes, "measure_every": 2 * epochs})
+        sizes |= {"measure_every": 2 * epochs}
+        config = fashion_mnist.make_config(data=mnist, epochs=2 * epochs, width=width, **sizes)
         changes: dict[str, Any] = {"network_options.depth": 20, "method_options.center": False}
         return runs.apply_changes(replace(config, method="oni"), changes), 0.1
     name, rate = ("g1k1", 0.05) if network == "vgg" else ("resnet20", 0.1)
@@ -240,7 +243,14 @@ def charts(results: Results) -> list[Chart]:
     return pictures
 
 
-SMALL = {"data": "generated", "mnist": "fashion-mnist-sample", "samples": 32, "epochs": 1, "batch_size": 16}
+SMALL = {
+    "data": "generated",
+    "mnist": "fashion-mnist-sample",
+    "samples": 32,
+    "epochs": 1,
+    "batch_size": 16,
+    "width": 32,
+}
 LARGE = {"data": "cifar10", "samples": 10_000, "epochs": 4}
 EXPERIMENT = Experiment(
     id="conditioning",
