@@ -1,8 +1,9 @@
-"""One process of several: train the same models with and without ``oni.share``, in every way, and compare.
+"""Several processes: train the same models with and without ``oni.share``, in every way, and compare.
 
-python share_worker.py RANK WORLD INIT_FILE OUT
+python share_worker.py WORLD INIT_FILE OUT
 
 Every rank writes OUT/rank.json: for each scenario "ok", or what was wrong. The last scenario ends one of the processes.
+OUT/codes.json has the exit code of each. They are forks of one process, so that torch is loaded once.
 """
 
 import copy
@@ -412,9 +413,19 @@ ONLY_FOUR = {
 SCENARIOS = {2: ONLY_TWO, 4: ONLY_FOUR}
 
 
-def main(rank, world, init_file, out):
-    rank, world = int(rank), int(world)
-    torch.set_num_threads(1)
+def main(world, init_file, out):
+    children = []
+    for rank in range(int(world)):
+        child = os.fork()
+        if not child:
+            take_part(rank, int(world), init_file, out)
+        children.append(child)
+    codes = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
+    Path(out, "codes.json").write_text(json.dumps(codes))
+
+
+def take_part(rank, world, init_file, out):
+    """As one of the processes; does not return."""
     timeout = timedelta(seconds=SECONDS)
     dist.init_process_group("gloo", init_method=f"file://{init_file}", rank=rank, world_size=world, timeout=timeout)
     found = {}
@@ -434,4 +445,7 @@ def main(rank, world, init_file, out):
 
 
 if __name__ == "__main__":
+    torch.set_num_threads(1)
+    import torch._dynamo  # DistributedDataParallel would load it in each
+
     main(*sys.argv[1:])

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -24,29 +25,22 @@ spec.loader.exec_module(worker)
 @pytest.mark.parametrize(("world", "ending"), [(2, 3), (4, -signal.SIGKILL)])
 def test_processes(world, ending, tmp_path):
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
-    running = [
-        subprocess.Popen(
-            [sys.executable, str(WORKER), str(rank), str(world), str(tmp_path / "init"), str(tmp_path)],
-            env=environment,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for rank in range(world)
-    ]
+    words = [sys.executable, str(WORKER), str(world), str(tmp_path / "init"), str(tmp_path)]
+    process = subprocess.Popen(words, env=environment, stderr=subprocess.PIPE, text=True, start_new_session=True)
     try:
-        errors = [process.communicate(timeout=240)[1] for process in running]
+        errors = process.communicate(timeout=240)[1]
     finally:
-        for process in running:
-            process.kill()
+        with suppress(ProcessLookupError):  # none is left
+            os.killpg(process.pid, signal.SIGKILL)
     found = [json.loads((tmp_path / f"{rank}.json").read_text()) for rank in range(world)]
     wrong = [
         f"rank {rank}, {title}: {text}" for rank in range(world) for title, text in found[rank].items() if text != "ok"
     ]
-    assert not wrong, "\n".join(wrong) + "\n".join(errors)
+    assert not wrong, "\n".join([*wrong, errors])
     # The last process ends in the last scenario, and the others tell of it.
     titles = list(worker.SCENARIOS[world])
     assert [list(each) for each in found] == [titles] * (world - 1) + [titles[:-1]]
-    assert [process.returncode for process in running] == [0] * (world - 1) + [ending]
+    assert json.loads((tmp_path / "codes.json").read_text()) == [0] * (world - 1) + [ending]
 
 
 def test_one_process_does_nothing():
