@@ -8,6 +8,7 @@ import re
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -79,8 +80,12 @@ def torch_threads(count: int | None) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
+@cache
 def code_version() -> str:
-    """The commit of this package's source, with + if it has been changed since; "installed" if it is no checkout."""
+    """The commit of this package's source, with + if it has been changed since; "installed" if it is no checkout.
+
+    As it is at the first call: what is changed or committed later is not what this process has loaded.
+    """
     root = Path(__file__).resolve().parents[1]
     if not (root / ".git").exists():
         return "installed"
