@@ -22,7 +22,7 @@ help: ## list the targets
 demo: $(RECIPES) ## train networks that certify their classes; ends with a table and report.html
 	$(BIN)/oni demo $(ARGS)
 
-# One process per core, of which each uses one thread (tests/conftest.py); ARGS="-n 0" runs them in this process.
+# One process per core, with one thread each (tests/conftest.py); ARGS="-n 0" runs them in this process.
 test: $(DEV) ## run the tests and the doctests on all cores
 	$(BIN)/python -m pytest -n auto --maxprocesses 8 --dist worksteal $(ARGS)
 
@@ -37,7 +37,7 @@ test-torch: ## run the library's tests with another torch in a virtualenv of its
 	.venv-torch-$(VERSION)/bin/python -m pip install --no-deps -e .
 	.venv-torch-$(VERSION)/bin/python -m pytest -n 0 $(LIBRARY_TESTS) $(ARGS)
 
-bench: $(RECIPES) ## measure speed and accuracy beside the peers that are installed
+bench: $(RECIPES) ## measure speed and accuracy, compared with the other libraries that are installed
 	$(BIN)/oni bench $(ARGS)
 
 docs: $(DOCS) ## write the documentation from code and results/, run its code, build the site into site/

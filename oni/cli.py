@@ -267,7 +267,7 @@ def sample(
     columns: Annotated[int, typer.Option(help="Images per row.")] = 8,
     mode: options.Mode = "eval",
 ) -> None:
-    """Draw images from the generator of a trained GAN on one sheet."""
+    """Draw a sheet of images from the generator of a trained GAN."""
     from oni.recipes.generated.samples import draw_sheet
 
     print(draw_sheet(run, out, number, seed, columns=columns, mode=mode))

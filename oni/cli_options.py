@@ -72,7 +72,7 @@ ResultsFolder = Annotated[
     typer.Option(
         metavar="DIR",
         file_okay=False,
-        help="Folder for results and pictures. Default: oni-results, where a smaller preset replaces no larger one.",
+        help="Folder for results and pictures. Default: oni-results; a smaller preset never overwrites a larger one.",
     ),
 ]
 ListedFolder = Annotated[
@@ -191,7 +191,7 @@ OwnExperiments = Annotated[
     list[str] | None,
     typer.Option(
         metavar="NAME",
-        help="Your own experiment among them, my_module:EXPERIMENT as for oni reproduce; its code is imported.",
+        help="Name of your own experiment, my_module:EXPERIMENT as for oni reproduce. Its code is imported.",
     ),
 ]
 COMPLETION = ("install_completion", "show_completion")
