@@ -110,7 +110,9 @@ def main():
         description=__doc__.partition("\n")[0], formatter_class=argparse.ArgumentDefaultsHelpFormatter
     )
     parser.add_argument("--steps", type=int, default=200, help="optimizer steps")
-    parser.add_argument("--seeds", type=int, default=3, help="number of seeds; one more seed, 0, chooses the learning rate")
+    parser.add_argument(
+        "--seeds", type=int, default=3, help="number of seeds; one more seed, 0, chooses the learning rate"
+    )
     parser.add_argument("--rates", type=float, nargs="+", default=[1e-2, 3e-2, 1e-1], help="learning rates")
     args = parser.parse_args()
 
