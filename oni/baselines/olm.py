@@ -12,8 +12,9 @@ from oni.baselines.exact_inverse_root import exact_inverse_root
 from oni.newton.bounding import centred, power_of_two_scale
 from oni.newton.matrix import Layout
 from oni.newton.orthogonalize import check_input, disable_autocast
+from oni.nn.from_proxy import FromProxy
 from oni.nn.options import check_learn_scale, check_scale
-from oni.nn.parametrization import FromProxy, attach, check_module, check_weight, get_layout
+from oni.nn.parametrization import attach, check_module, check_weight, get_layout
 
 __all__ = ["OLM", "OLMOptions", "check_olm_options", "olm", "orthogonalize_olm"]
 

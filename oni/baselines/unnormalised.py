@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from oni.nn.from_proxy import FromProxy
 from oni.nn.options import make_options
-from oni.nn.parametrization import FromProxy
 
 __all__ = ["Unnormalised", "UnnormalisedOptions", "check_unnormalised_options", "orthogonalize_unnormalised"]
 

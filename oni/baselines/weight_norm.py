@@ -10,8 +10,9 @@ from torch import Tensor, nn
 from oni.baselines.olm import checked_columns
 from oni.newton.matrix import Layout
 from oni.newton.orthogonalize import orthogonalize
+from oni.nn.from_proxy import FromProxy
 from oni.nn.options import check_learn_scale, check_scale
-from oni.nn.parametrization import FromProxy, attach, check_module, check_weight, get_layout
+from oni.nn.parametrization import attach, check_module, check_weight, get_layout
 
 __all__ = ["CentredWeightNorm", "NormOptions", "centred_weight_norm", "check_norm_options"]
 

@@ -11,8 +11,9 @@ from torch import nn
 from oni.models.cache import CACHE
 from oni.models.proxied import check_model
 from oni.models.select import LEFT_ALONE, Weight, find_owners, find_proxied_weights
+from oni.nn.from_proxy import FromProxy
 from oni.nn.layers import PLAIN
-from oni.nn.parametrization import FromProxy, parameter_order
+from oni.nn.parametrization import parameter_order
 from oni.torch_internals import collect_weights, has_values
 
 __all__ = ["bake", "make_plain"]

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from oni.diagnostics.operator import CONVOLUTIONS
 from oni.models.proxied import check_model
 from oni.models.select import Weight, find_proxied_weights
-from oni.nn.parametrization import FromProxy
+from oni.nn.from_proxy import FromProxy
 
 __all__ = ["init_scale"]
 

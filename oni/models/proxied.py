@@ -8,7 +8,8 @@ from typing import NamedTuple, TypeAlias
 from torch import Tensor, nn
 from torch.nn.utils.parametrize import ParametrizationList
 
-from oni.nn.parametrization import FromProxy, Orthogonal
+from oni.nn.from_proxy import FromProxy
+from oni.nn.parametrization import Orthogonal
 
 __all__ = ["Member", "Path", "check_model", "find_orthogonal", "join_path", "walk_proxied"]
 

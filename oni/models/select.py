@@ -11,7 +11,8 @@ from torch.nn.utils import parametrize
 
 from oni.diagnostics.operator import CONVOLUTIONS
 from oni.models.proxied import join_path, walk_proxied
-from oni.nn.parametrization import FromProxy, get_layout, parameter_order
+from oni.nn.from_proxy import FromProxy
+from oni.nn.parametrization import get_layout, parameter_order
 from oni.nn.stacked import count_stacked, is_transformers_conv1d
 from oni.torch_internals import is_shard
 

@@ -14,7 +14,8 @@ from oni.diagnostics.spectrum import orthogonality, spectrum
 from oni.models.proxied import check_model
 from oni.models.select import LEFT_ALONE, Weight, check_whole, find_proxied_weights, find_weights
 from oni.newton.matrix import is_tall
-from oni.nn.parametrization import FromProxy, Orthogonal
+from oni.nn.from_proxy import FromProxy
+from oni.nn.parametrization import Orthogonal
 from oni.torch_internals import has_values
 
 __all__ = ["LayerSummary", "Summary", "summary"]

@@ -1,29 +1,30 @@
-"""A ``state_dict`` is loaded: plain weights become proxies, options are taken over, or one warning for all layers."""
+"""Loading a ``state_dict``: plain weights become proxies, saved options are used or compared, one warning for all."""
 
 from __future__ import annotations
 
 import threading
 import warnings
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.parametrize import ParametrizationList
 
-from oni.nn.options import describe_options, list_unlike
+from oni.newton.matrix import Layout
+from oni.newton.orthogonalize import check_options
+from oni.nn.from_proxy import FromProxy
+from oni.nn.options import Options, describe_options, list_unlike
+from oni.nn.options_codec import OtherVersion, decode_options, encode_options
 from oni.torch_internals import find_load, has_values, is_shard
 
-if TYPE_CHECKING:
-    from oni.nn.parametrization import Orthogonal
-
-__all__ = ["Remark", "finish_layer", "load_plain_weights", "take_options"]
+__all__ = ["SavedOptions", "load_plain_weights"]
 
 MOST_NAMES = 5
 
 
 class Remark(NamedTuple):
-    """What there is to say of a layer; layers with equal remarks are named together."""
+    """A message about a layer; layers with equal messages are named together."""
 
     text: str
     remedy: str = ""
@@ -32,22 +33,60 @@ class Remark(NamedTuple):
 UNREADABLE = Remark("")
 
 
+class SavedOptions(FromProxy):
+    """A parametrization that saves its options in the ``state_dict`` and compares them when one is loaded."""
+
+    options: Options
+    remark: Remark | None = None
+    """The message about the saved options, until all layers are loaded."""
+
+    def __init__(self, weight: Tensor, layout: Layout, options: Options) -> None:
+        super().__init__(weight, layout, options)
+        self.matrix_shape = layout.matrices(weight).shape
+        # Whether the groups fit is known only now.
+        check_options(self.matrix_shape, **options.of_orthogonalize())
+        self.set_options(options)
+
+    def set_options(self, options: Options) -> None:
+        """Compute the weight with these options from now on; ``scale`` and ``learn_scale`` must be the same."""
+        self.options = options
+        self.batch_key = (self.matrix_shape, *options.of_orthogonalize().values())
+        """Equal for parametrizations that can be computed in one call."""
+
+    def get_extra_state(self) -> Tensor:
+        """The options, for ``oni bake``."""
+        return encode_options(self.options, self.layout)
+
+    def set_extra_state(self, state: Any) -> None:
+        """Use what was chosen for the saved weight if the target is the same; otherwise keep the model's options."""
+        self.remark = take_options(self, state)
+
+    def extra_repr(self) -> str:
+        return str(self.options)
+
+    def _load_from_state_dict(
+        self, state_dict: dict[str, Any], prefix: str, metadata: Any, strict: bool, missing: list[str], *rest: Any
+    ) -> None:
+        # No checkpoint needs the options, so none without them is incomplete.
+        state_dict.setdefault(prefix + "_extra_state", None)
+        super()._load_from_state_dict(state_dict, prefix, metadata, strict, missing, *rest)
+        finish_layer(self, prefix, missing)
+
+
 class Loading(threading.local):
     """The ``load_state_dict`` that runs in this thread, and the layers to look at once it has loaded all of them."""
 
     def __init__(self) -> None:
         self.root: nn.Module | None = None
-        self.doubtful: dict[str, Orthogonal] = {}
-        """By the name of the layer: those with a target, and those of which there is something to say."""
+        self.doubtful: dict[str, SavedOptions] = {}
+        """By name: layers with a target, and layers with a message."""
 
 
 LOADING = Loading()
 
 
 def load_plain_weights(module: nn.Module, state: dict[str, Any], prefix: str, *rest: Any) -> None:
-    """Load a layer; a plain weight of the checkpoint becomes the proxy, as ``oni.convert`` and assignment have it."""
-    from oni.nn.parametrization import FromProxy
-
+    """Load a layer; a plain weight in the checkpoint becomes the proxy, as in ``oni.convert`` and in assignment."""
     for name, holder in module.parametrizations.items():  # type: ignore[union-attr, operator]
         plain, proxy = prefix + name, f"{prefix}parametrizations.{name}.original"
         if plain in state and proxy not in state and isinstance(holder[0], FromProxy):
@@ -57,14 +96,12 @@ def load_plain_weights(module: nn.Module, state: dict[str, Any], prefix: str, *r
     super(owner, module)._load_from_state_dict(state, prefix, *rest)  # type: ignore[arg-type]
 
 
-def take_options(parametrization: Orthogonal, state: Any) -> Remark | None:
-    """Take over what was saved, where the same target was set; otherwise the code's options stay.
+def take_options(parametrization: SavedOptions, state: Any) -> Remark | None:
+    """Use the saved options if the target is the same; otherwise keep the model's options.
 
     Returns:
-        What to tell the user; ``UNREADABLE`` if nothing could be read, ``None`` if all is well.
+        What to tell the user; ``UNREADABLE`` if the options could not be read, ``None`` if all is well.
     """
-    from oni.nn.options_codec import OtherVersion, decode_options
-
     options = parametrization.options
     try:
         saved, layout = decode_options(state)
@@ -89,8 +126,8 @@ def take_options(parametrization: Orthogonal, state: Any) -> Remark | None:
     )
 
 
-def finish_layer(parametrization: Orthogonal, prefix: str, missing: list[str]) -> None:
-    """After a layer was loaded: take note of it; after the last one see to targets, and warn of all in one go."""
+def finish_layer(parametrization: SavedOptions, prefix: str, missing: list[str]) -> None:
+    """Take note of a loaded layer; after the last one, check all targets and give one warning for all layers."""
     root, depth = find_load() or (None, 1)
     if root is not LOADING.root:
         LOADING.root, LOADING.doubtful = root, {}
@@ -111,7 +148,7 @@ def finish_layer(parametrization: Orthogonal, prefix: str, missing: list[str]) -
 
 
 def name_layer(holder: str) -> str:
-    """The name of a weight from the prefix of the keys of its parametrization, as ``oni.summary`` has it.
+    """Return the name of a weight, as in ``oni.summary``, from the prefix of its parametrization's keys.
 
     >>> name_layer("features.0.parametrizations.weight."), name_layer("parametrizations.weight.")
     ('features.0', 'weight')
@@ -122,25 +159,23 @@ def name_layer(holder: str) -> str:
 
 
 def find_holders(root: nn.Module) -> dict[int, ParametrizationList]:
-    """What holds the proxies, in the order of loading, by the ids of the parametrizations."""
-    from oni.nn.parametrization import Orthogonal
-
+    """Find the modules that hold the proxies, in the order of loading, by the ids of the parametrizations."""
     holders = (module for module in root.modules() if isinstance(module, ParametrizationList))
-    return {id(holder[0]): holder for holder in holders if isinstance(holder[0], Orthogonal)}
+    return {id(holder[0]): holder for holder in holders if isinstance(holder[0], SavedOptions)}
 
 
-def list_remarks(parametrization: Orthogonal, holders: dict[int, ParametrizationList]) -> list[Remark]:
-    """What to say of a layer once all of it is loaded."""
+def list_remarks(parametrization: SavedOptions, holders: dict[int, ParametrizationList]) -> list[Remark]:
+    """List the messages about a layer that is loaded completely."""
     remark, holder = parametrization.remark, holders.get(id(parametrization))
     parametrization.remark = None
     missed = None
     if parametrization.options.target is not None and holder is not None:
         missed = check_target_met(parametrization, holder.original, chosen_for_it=remark is None)
-    return [one for one in (remark, missed) if one not in (None, UNREADABLE)]
+    return [message for message in (remark, missed) if message not in (None, UNREADABLE)]
 
 
-def check_target_met(parametrization: Orthogonal, Z: Tensor, *, chosen_for_it: bool) -> Remark | None:
-    """Whether the weight reaches its target; if not, choose again, unless its options came with the proxy."""
+def check_target_met(parametrization: SavedOptions, Z: Tensor, *, chosen_for_it: bool) -> Remark | None:
+    """Check that a weight reaches its target; if not, choose again, unless its options came with the proxy."""
     options = parametrization.options
     assert options.target is not None
     if not has_values(Z):
@@ -167,7 +202,7 @@ def check_target_met(parametrization: Orthogonal, Z: Tensor, *, chosen_for_it: b
 
 
 def describe_remarks(remarks: dict[str, list[Remark]]) -> str:
-    """All remarks in one text: each once, with the layers it is about."""
+    """Join all messages in one text, each once, with the layers that it is about."""
     names: dict[Remark, list[str]] = {}
     for name, several in remarks.items():
         for remark in several:

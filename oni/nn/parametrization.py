@@ -12,8 +12,9 @@ from torch.nn.utils import parametrize
 
 from oni.diagnostics.operator import CONVOLUTIONS, TRANSPOSED
 from oni.newton.matrix import Layout
-from oni.newton.orthogonalize import check_options, orthogonalize
-from oni.nn.loading import Remark, finish_layer, load_plain_weights, take_options
+from oni.newton.orthogonalize import orthogonalize
+from oni.nn.from_proxy import FromProxy
+from oni.nn.loading import SavedOptions, load_plain_weights
 from oni.nn.options import Options, make_options
 from oni.nn.stacked import count_stacked, is_transformers_conv1d
 from oni.nn.start import check_start, describe_shortfall, make_proxy, write_proxy
@@ -21,7 +22,6 @@ from oni.torch_internals import follow_weights, get_caller_frame, has_values, is
 
 __all__ = [
     "Cache",
-    "FromProxy",
     "Orthogonal",
     "attach",
     "check_module",
@@ -105,7 +105,7 @@ def orthogonal(
 
 
 def check_module(module: nn.Module) -> None:
-    """Refuse anything but a module."""
+    """Raise an error unless this is a module."""
     if not isinstance(module, nn.Module):
         raise TypeError(
             f"module must be a torch.nn.Module, got {type(module).__name__}; pass the layer, not its weight"
@@ -173,9 +173,9 @@ def attach(module: nn.Module, name: str, parametrization: FromProxy) -> None:
 
 
 def _ask_cache_first(name: str, computed: property) -> property:
-    """Torch's property, which calls two modules, preceded by a look at what the cache has ready.
+    """Make a property that asks the cache first: the one that torch computes calls two modules.
 
-    Where convolutions sweep the cache of the CPU, those calls take 0.1 ms for each layer of a network.
+    After a convolution has swept the cache of the CPU, those calls take 0.1 ms per layer.
     """
 
     def get_weight(module: nn.Module) -> Tensor:
@@ -229,70 +229,10 @@ def _refuse_parameters(module: nn.Module, name: str, value: Any) -> None:
     super(owner, module).__setattr__(name, value)  # type: ignore[arg-type]
 
 
-class Scaling(Protocol):
-    """What the options of every such parametrization have."""
-
-    @property
-    def scale(self) -> float: ...
-    @property
-    def learn_scale(self) -> bool: ...
-
-
-class FromProxy(nn.Module):
-    """A parametrization from a proxy Z to the weight, by way of matrices: layout, scale, assignment."""
-
-    orthogonal = True
-    """Whether its matrices are meant to be orthogonal."""
-
-    def __init__(self, weight: Tensor, layout: Layout, options: Scaling) -> None:
-        super().__init__()
-        self.layout = layout
-        self.options = options
-        self.shape = tuple(weight.shape)
-        self.position = 0
-        """Where the parameter stood among the module's own."""
-        if options.learn_scale:
-            self.scale = nn.Parameter(
-                torch.full((layout.filters(self.shape),), options.scale, dtype=weight.dtype, device=weight.device)
-            )
-
-    def forward(self, Z: Tensor) -> Tensor:
-        return self.weight_from(self.unscaled(Z), Z)
-
-    def unscaled(self, Z: Tensor) -> Tensor:
-        """The matrices of the weight, without scale."""
-        raise NotImplementedError
-
-    def blocks(self, W: Tensor) -> list[Tensor]:
-        """Those matrices as the blocks of rows that were computed each on its own."""
-        return [W]
-
-    def right_inverse(self, W0: Tensor) -> Tensor:
-        if tuple(W0.shape) != self.shape:
-            raise ValueError(f"the weight must have shape {self.shape}, got {tuple(W0.shape)}")
-        return W0.detach().clone()
-
-    def weight_from(self, W: Tensor, Z: Tensor) -> Tensor:
-        """From matrices to the weight: scaled, in the proxy's shape and memory format."""
-        if self.options.learn_scale:
-            W = self.scale.to(W.dtype).view(*W.shape[:-1], 1) * W
-        elif self.options.scale != 1.0:
-            W = self.options.scale * W
-        weight = self.layout.weight(W, self.shape)
-        # Under torch.func the two may be of other numbers of dimensions; strides are a matter of speed alone.
-        if weight.stride() != Z.stride() and weight.shape == Z.shape:
-            channels_last = Z.dim() == 4 and Z.is_contiguous(memory_format=torch.channels_last)
-            weight = weight.contiguous(memory_format=torch.channels_last if channels_last else torch.contiguous_format)
-        return weight
-
-    def extra_repr(self) -> str:
-        return ", ".join(f"{name}={value!r}" for name, value in vars(self.options).items())
-
-
 def make_orthogonal(
     weight: Tensor, layout: Layout, options: Options, label: str, start: str | None
 ) -> tuple[Orthogonal, Tensor]:
-    """The parametrization of a weight, with what a target takes chosen, and its proxy; errors name this label."""
+    """Make the parametrization of a weight, with options chosen for a target, and its proxy; errors name the label."""
     try:
         parametrization = Orthogonal(weight, layout, options)
         proxy, parametrization.start = make_proxy(weight, layout, options, start)
@@ -303,45 +243,29 @@ def make_orthogonal(
 
 
 class Cache(Protocol):
-    """What may hold weights for a while: see ``oni/models/cache.py``."""
+    """Holds weights for a while: see ``oni/models/cache.py``."""
 
     def find_ready(self, parametrization: Orthogonal, holder: parametrize.ParametrizationList) -> Tensor | None:
-        """The weight, if it is held and nobody needs the call of the parametrization; ``None`` to have it called."""
+        """Return the weight if it is held and the parametrization need not be called; ``None`` to have it called."""
 
     def find_weight(self, parametrization: Orthogonal, Z: Tensor) -> Tensor | None:
-        """The weight, if it is held or to be held now; ``None`` to have it computed for this use alone."""
+        """Return the weight, computed now if needed; ``None`` to have it computed for this use alone."""
 
 
 def refuse_onnx() -> None:
-    """Refuse export to ONNX, which has no form for the iteration; its own error would not say what to do."""
+    """Refuse export to ONNX, which can't express the iteration; its own error would not say what to do."""
     if is_exporting_onnx():
         raise ValueError(
             "an orthogonal weight can't be exported to ONNX; bake first, with oni.bake(model), or a copy of the model"
         )
 
 
-class Orthogonal(FromProxy):
+class Orthogonal(SavedOptions):
     """The parametrization by ``orthogonalize``."""
 
-    options: Options
     cache: Cache | None = None
     start = ""
-    """How the proxy started, if not as the weight was: no option, as a checkpoint has the proxy itself."""
-    remark: Remark | None = None
-    """What is left to say of the options in a ``state_dict`` while it is loaded."""
-
-    def __init__(self, weight: Tensor, layout: Layout, options: Options) -> None:
-        super().__init__(weight, layout, options)
-        self.matrix_shape = layout.matrices(weight).shape
-        # Whether the groups fit is known only now.
-        check_options(self.matrix_shape, **options.of_orthogonalize())
-        self.set_options(options)
-
-    def set_options(self, options: Options) -> None:
-        """Compute the weight with these options from now on; ``scale`` and ``learn_scale`` must be the same."""
-        self.options = options
-        self.batch_key = (self.matrix_shape, *options.of_orthogonalize().values())
-        """Equal for parametrizations that can be computed in one call."""
+    """How the proxy started, if not as the given weight. Not an option, as a checkpoint contains the proxy itself."""
 
     def forward(self, Z: Tensor) -> Tensor:
         refuse_onnx()
@@ -356,24 +280,3 @@ class Orthogonal(FromProxy):
 
     def blocks(self, W: Tensor) -> list[Tensor]:
         return [W.unflatten(-2, (self.options.groups, -1))]
-
-    def get_extra_state(self) -> Tensor:
-        """The options, for ``oni bake``."""
-        from oni.nn.options_codec import encode_options
-
-        return encode_options(self.options, self.layout)
-
-    def set_extra_state(self, state: Any) -> None:
-        """Take over what was chosen for the weight, where the same target was set; other options are the code's."""
-        self.remark = take_options(self, state)
-
-    def extra_repr(self) -> str:
-        return str(self.options)
-
-    def _load_from_state_dict(
-        self, state_dict: dict[str, Any], prefix: str, metadata: Any, strict: bool, missing: list[str], *rest: Any
-    ) -> None:
-        # No checkpoint needs the options, so none without them is incomplete.
-        state_dict.setdefault(prefix + "_extra_state", None)
-        super()._load_from_state_dict(state_dict, prefix, metadata, strict, missing, *rest)
-        finish_layer(self, prefix, missing)

@@ -12,7 +12,7 @@ from torch.nn.utils import parametrizations
 from oni.baselines.cholesky import orthogonalize_cholesky
 from oni.machine import find_version
 from oni.newton.matrix import Layout
-from oni.nn.parametrization import FromProxy
+from oni.nn.from_proxy import FromProxy
 
 __all__ = ["PEERS", "Mapped", "make_cayley", "make_cholesky", "make_orthogonium", "make_torchlip"]
 

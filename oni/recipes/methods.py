@@ -28,8 +28,9 @@ from oni.models.convert import convert
 from oni.models.select import Selector, Weight, choose_weights
 from oni.names import unknown_name
 from oni.newton.matrix import Layout
+from oni.nn.from_proxy import FromProxy
 from oni.nn.options import check_scale
-from oni.nn.parametrization import FromProxy, attach, check_weight, get_layout
+from oni.nn.parametrization import attach, check_weight, get_layout
 from oni.recipes.exact_maps import Map, Mapped, make_cayley, make_cholesky, make_orthogonium, make_torchlip
 
 __all__ = ["METHODS", "Method", "apply", "extra_loss", "plain"]

@@ -10,7 +10,8 @@ from torch.nn.utils.parametrizations import spectral_norm, weight_norm
 import oni
 from oni.baselines import centred_weight_norm
 from oni.models.proxied import find_orthogonal, join_path, walk_proxied
-from oni.nn.parametrization import FromProxy, Orthogonal
+from oni.nn.from_proxy import FromProxy
+from oni.nn.parametrization import Orthogonal
 
 
 def find_slowly(model):

@@ -18,7 +18,7 @@ from oni.diagnostics.certified import certified_radius
 from oni.diagnostics.lipschitz import lipschitz_bound
 from oni.diagnostics.signal import signal
 from oni.diagnostics.spectrum import spectrum
-from oni.nn.parametrization import FromProxy
+from oni.nn.from_proxy import FromProxy
 from oni.recipes.data.batches import Part
 from oni.recipes.data.images import Dataset
 from oni.recipes.methods import plain

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from oni.nn.parametrization import FromProxy
+from oni.nn.from_proxy import FromProxy
 from oni.recipes.networks.registry import NETWORKS, find_plain_layers
 from oni.recipes.networks.resnet_imagenet import resnet18, resnet50, resnet101
 from oni.recipes.networks.vgg16 import VGG16
