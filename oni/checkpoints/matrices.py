@@ -14,6 +14,7 @@ from torch import Tensor
 from oni.diagnostics.spectrum import effective_rank_of, spectrum
 from oni.models.bake_state_dict import Proxy, find_proxies
 from oni.newton.matrix import Layout, split_groups
+from oni.nn.options_codec import MOST_STEPS
 
 __all__ = [
     "LIMIT",
@@ -29,8 +30,6 @@ __all__ = [
 LIMIT = 4096
 DECOMPOSED = 256
 """Up to this short side by a singular value decomposition, beyond by the Gram matrix."""
-MOST_STEPS = 1000
-"""Of the iteration: 1000 lift even a singular value of 1e-170 to 1."""
 BLOCK = 1 << 24
 """Entries of a large matrix that are turned into float64 at a time."""
 

@@ -15,7 +15,7 @@ from oni.newton.matrix import Layout
 from oni.newton.orthogonalize import check_options
 from oni.nn.from_proxy import FromProxy
 from oni.nn.options import Options, describe_options, list_unlike
-from oni.nn.options_codec import OtherVersion, decode_options, encode_options
+from oni.nn.options_codec import MOST_STEPS, OtherVersion, decode_options, encode_options
 from oni.torch_internals import find_load, has_values, is_shard
 
 __all__ = ["SavedOptions", "load_plain_weights"]
@@ -113,6 +113,8 @@ def take_options(parametrization: SavedOptions, state: Any) -> Remark | None:
     if saved.learn_scale and options.learn_scale:
         saved = replace(saved, scale=options.scale)  # where it started does not matter
     if options.target is not None and saved.wants_the_same(options):
+        if saved.steps > MOST_STEPS:
+            return UNREADABLE
         parametrization.set_options(saved)
         return None
     theirs = describe_options(saved, layout, parametrization.matrix_shape)

@@ -1,8 +1,8 @@
 """The options of an orthogonal weight as a tensor in the ``state_dict``, so that a file says how it was trained.
 
-A tensor, as safetensors holds nothing else; of floating-point numbers, as code that averages, converts or randomises
-all entries of a ``state_dict`` should neither fail on it nor spoil it: JSON, one byte a number, whole numbers that
-float16, bfloat16 and averages of equal ones keep.
+It is a tensor because safetensors stores nothing else, and of floating-point numbers because code that averages,
+converts or randomises all entries of a ``state_dict`` should neither fail on it nor spoil it. The content is JSON, one
+number per byte: whole numbers that survive float16, bfloat16 and averages of equal ones.
 """
 
 from __future__ import annotations
@@ -17,16 +17,18 @@ from oni.newton.matrix import Layout
 from oni.newton.target import Target, check_target
 from oni.nn.options import Options, make_options
 
-__all__ = ["OtherVersion", "decode_options", "encode_options"]
+__all__ = ["MOST_STEPS", "OtherVersion", "decode_options", "encode_options"]
 
 LONGEST = 4096
 CHOSEN_SIZE = 512
+MOST_STEPS = 1000
+"""That a file may ask for, as memory and time grow with them: 1000 lift even a singular value of 1e-170 to 1."""
 VERSION = 2
-"""Of the form: in the first there were no targets, and minimax was two best cubics."""
+"""Of the format. Version 1 had no targets, and its minimax schedule was two best cubics."""
 
 
 class OtherVersion(ValueError):
-    """Saved by a version of this package that computes otherwise, or is unknown here."""
+    """The options were saved by a version of this package that computes differently or is not known."""
 
 
 def encode_options(options: Options, layout: Layout) -> Tensor:

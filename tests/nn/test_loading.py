@@ -1,12 +1,14 @@
 """Options in a ``state_dict``: targets are met or missed aloud, and a model is warned of once, by layer."""
 
 import warnings
+from dataclasses import replace
 
 import pytest
 import torch
 from torch import nn
 
 import oni
+from oni.nn.options_codec import encode_options
 
 LAYERS = 8
 
@@ -82,6 +84,16 @@ class TestTargets:
         missed = {row.layer for row in oni.summary(model).rows if row.misses_target}
         assert missed <= named
         oni.retune(model)
+        assert lowest(model) >= 0.9
+
+    def test_more_steps_than_any_weight_needs_are_chosen_again(self, stretched):
+        state = stretched.state_dict()
+        parametrization = stretched[0].parametrizations.weight[0]
+        vast = replace(parametrization.options, steps=2_000_000_000)
+        state["0.parametrizations.weight.0._extra_state"] = encode_options(vast, parametrization.layout)
+        model = build(sigma_min=0.9)
+        (message,) = load(model, state)
+        assert message.startswith("0: the checkpoint has no options that give sigma_min=0.9: they were chosen again")
         assert lowest(model) >= 0.9
 
     def test_out_of_reach(self, stretched):
