@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import nn
 
-from oni.models.proxied import walk_proxied
+from oni.models.proxied import check_model, walk_proxied
 
 __all__ = ["param_groups"]
 
@@ -32,8 +32,7 @@ def param_groups(model: nn.Module, *, weight_decay: float) -> list[dict[str, Any
     [(3, 0.01), (1, 0.0)]
     >>> optimizer = torch.optim.AdamW(groups, lr=1e-3)
     """
-    if not isinstance(model, nn.Module):
-        raise TypeError(f"model must be a torch.nn.Module, got {type(model).__name__}")
+    check_model(model)
     is_number = isinstance(weight_decay, int | float) and not isinstance(weight_decay, bool)
     if not is_number or not 0 <= weight_decay < math.inf:
         raise ValueError(f"weight_decay must be a number of at least 0, got {weight_decay!r}; pass for example 1e-4")
