@@ -1,10 +1,10 @@
 """Many matrices of one shape in one batched call, each with a gradient and a graph of its own.
 
 A matrix that a loss does not depend on is not part of the graph of that loss: its Z gets no gradient, and code that
-follows the graph (``DistributedDataParallel``) does not wait for one. Still the backward passes of all matrices are one
-batched call. Each result hangs on its Z by two nodes: autograd runs nodes in the reverse order of their creation, so
-all the outer nodes, which collect the gradients, come before the first inner node, which pulls back all that were
-collected and returns its own. Another order would cost time, nothing else: an inner node also gets its gradient itself.
+follows the graph (``DistributedDataParallel``) does not wait for one. Even so, the backward passes of all matrices are
+one batched call. Two nodes lead from each Z to its result. Autograd runs nodes in the reverse order of their creation,
+so all the outer nodes, which collect the gradients, run before the first inner node, which pulls back all collected
+gradients and returns its own. Another order would only cost time: an inner node also receives its gradient itself.
 """
 
 from __future__ import annotations

@@ -14,8 +14,8 @@ bound          :math:`f`                                                start of
 ============== ======================================================== ======================================
 
 Three are Schatten norms of :math:`M` (of order 1, 2 and 8). ``trace``, with k the size of M and m the mean of its
-eigenvalues, is Samuelson's inequality: of k numbers none is further from their mean than :math:`\sqrt{k-1}` times their
-standard deviation. No sharper bound follows from trace and Frobenius norm. ``trace2`` takes it of the squares of the
+eigenvalues, is Samuelson's inequality: none of k numbers is further from their mean than :math:`\sqrt{k-1}` times their
+standard deviation. No sharper bound follows from trace and Frobenius norm. ``trace2`` applies it to the squares of the
 eigenvalues, which is sharper still. All five are exact for a matrix of rank 1.
 
 **The trace bound in floating point.** With :math:`D = M / m - I` and :math:`r = \|D\|_F` it is evaluated as
@@ -27,14 +27,14 @@ with :math:`\mu = (k + 16) \epsilon` and :math:`\tau = 256 k \epsilon` (:func:`t
 * *It is never below the largest eigenvalue of M as computed.* Let :math:`u = \epsilon / 2`. Whatever the order of its
   terms, a sum of k positive numbers is off by at most (k - 1) u of itself, so the computed m is at least (1 - k u) m.
   An error of m does not lower the norm, as :math:`\|M - t I\|_F \ge \|M - m I\|_F` for *every* number t. Entries of D
-  are off by 2 u of themselves, and on the diagonal by u beside. Squares are summed over rows and then over columns, k
+  are off by 2 u of themselves, and on the diagonal by another u. Squares are summed over rows and then over columns, k
   terms each, so r is at least (1 - (k + 4) u) times its value, less :math:`\sqrt k\, u`. What remains is a handful of
   operations on numbers. Together that is less than :math:`(k + \sqrt k + 16) u` to first order; :math:`\mu` is more.
-  ``trace2`` has :math:`m k^2 u` added: the product :math:`M M` is off by k u of :math:`\|M\|_F^2`, its trace, at most.
+  For ``trace2``, :math:`m k^2 u` is added: the product :math:`M M` is off by at most k u of its trace.
 * *It is smooth.* The norm itself has a kink at D = 0, where its slope is D / r: for an orthogonal matrix that is
   rounding noise, of length 1. The noise in r is about k u; :math:`\tau` is 512 times that, so no more than 1/512 of
-  such a slope is left, and where D is zero it is that of m alone. For it an orthogonal matrix starts at
-  :math:`1 - \tau / 2`: 0.996 where k is 256 in float32. Training moves it further away.
+  such a slope is left, and where D is zero only the slope of m is left. The price is that an orthogonal matrix starts
+  at :math:`1 - \tau / 2`: 0.996 for k = 256 in float32. Training moves it further away.
 """
 
 from __future__ import annotations
@@ -63,15 +63,15 @@ __all__ = [
 
 BOUNDS = ("frobenius", "compact", "trace", "trace2", "tight")
 TRACE_POWER = {"trace": 1, "trace2": 2}
-"""Of the bounds by Samuelson's inequality: of which power of M it is taken."""
+"""The power of M to which a bound applies Samuelson's inequality."""
 SCHATTEN_ORDER = {"frobenius": 2, "compact": 4, "tight": 16}
-"""Of those bounds that are norms of the matrix itself: twice those of its Gram matrix."""
+"""The order of a bound that is a Schatten norm of the matrix itself: twice that of the Gram matrix."""
 
 
 def power_of_two_scale(Z: Tensor) -> Tensor:
     """A power of two per matrix that brings its largest entry to [0.5, 1), so that no Gram matrix over- or underflows.
 
-    A power of two rounds nothing. A matrix that holds NaN or infinity gets NaN, so that none of it looks finite.
+    Multiplying by a power of two is exact. A matrix with NaN or infinity gets NaN, so that no part of it looks finite.
     """
     if Z.dim() == 2:
         low, high = torch.aminmax(Z)
@@ -141,7 +141,7 @@ def bounded(M: Tensor, bound: str | None) -> Bounded:
 
 
 def slope_of_log_bound(at: Bounded, bound: str | None) -> Tensor | None:
-    r"""The symmetric N with :math:`\delta f / f = \langle N, \delta M \rangle / f`; ``None`` for none."""
+    r"""The symmetric N with :math:`\delta f / f = \langle N, \delta M \rangle / f`; ``None`` without a bound."""
     if bound is None:
         return None
     if bound == "frobenius":
@@ -162,7 +162,7 @@ def slope_of_log_bound(at: Bounded, bound: str | None) -> Tensor | None:
 def trace_factors(k: int, power: int = 1, dtype: torch.dtype | None = None) -> tuple[float, float, float]:
     r"""The a, b and :math:`\tau` of :math:`f = m (a + b \rho)`, the trace bound of this power of M.
 
-    By the formula alone, or as it is enlarged for rounding in a dtype.
+    Those of the plain formula, or enlarged for rounding in a dtype.
     """
     eps = 0.0 if dtype is None else torch.finfo(dtype).eps
     mu = (k + 16) * eps
@@ -171,7 +171,7 @@ def trace_factors(k: int, power: int = 1, dtype: torch.dtype | None = None) -> t
 
 
 def trace_bound(M: Tensor, power: int = 1) -> tuple[Tensor, Tensor]:
-    """The bound of M, itself this power of a Gram matrix, and how far its eigenvalues are from equal."""
+    """The trace bound of M, which is this power of a Gram matrix, and how far its eigenvalues are from equal."""
     k = M.shape[-1]
     a, b, tau = trace_factors(k, power, M.dtype)
     m = trace(M) / k

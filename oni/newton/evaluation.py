@@ -30,7 +30,7 @@ class Spec(NamedTuple):
     bound: str | None
     center: bool
     largest: float = torch.finfo(torch.float32).max
-    """That the dtype of the gradient can hold, which may be narrower than the one that is worked in."""
+    """The largest number in the dtype of the gradient, which may be narrower than the working dtype."""
 
 
 class Evaluation(NamedTuple):

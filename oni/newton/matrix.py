@@ -22,9 +22,9 @@ class Layout(NamedTuple):
     """
 
     groups: int = 1
-    """Groups of a convolution: each is a matrix of its own."""
+    """Groups of a convolution: each is a separate matrix."""
     transposed: bool = False
-    """Whether the weight is (in, out / groups, ...), as a transposed convolution's, not (out, in / groups, ...)."""
+    """Whether the weight is (in, out / groups, ...), as in a transposed convolution, not (out, in / groups, ...)."""
 
     def matrices(self, weight: Tensor) -> Tensor:
         """The weight as ``(n, d)``, or ``(groups, n, d)`` where there are several groups; a view where possible."""

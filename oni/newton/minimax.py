@@ -34,7 +34,7 @@ Taylor's takes over from there."""
 TAYLOR = Stage.complete_square([c / 128 for c in (315, -420, 378, -180, 35)])
 r"""The first five terms of :math:`s^{-1} = (1 - (1 - s^2))^{-1/2}` in powers of :math:`1 - s^2`."""
 COUNT = 5
-"""Of coefficients of an odd polynomial of degree 9."""
+"""The number of coefficients of an odd polynomial of degree 9."""
 
 
 @lru_cache(maxsize=256)
@@ -70,12 +70,12 @@ def certified(stage: Stage) -> Stage:
 
 
 def lift_by_step(lower: float) -> float:
-    """To what ``best_step`` lifts ``lower``, up to rounding."""
+    """Return the value to which ``best_step`` lifts ``lower``, up to rounding."""
     return best_step(lower).value(lower)
 
 
 def lift_by_pair(lower: float) -> float:
-    """To what ``best_pair`` lifts ``lower``, up to 1e-9: without a new certificate, which takes longer."""
+    """Return the value to which ``best_pair`` lifts ``lower``, up to 1e-9: without a certificate, which is slow."""
     if lower > NEARLY_ONE:
         return image(best_pair(lower), lower, 1.0)[0]
     error = exchange(lower, HIGHEST)[1]

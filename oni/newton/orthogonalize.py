@@ -128,7 +128,7 @@ def check_input(Z: Tensor) -> None:
 
 
 def disable_autocast(device_type: str) -> AbstractContextManager[object]:
-    """Switch autocast off inside, if it is on or, for a backward that torch.compile traces, might be."""
+    """Disable autocast inside if it is on, or might be in a backward pass that torch.compile traces."""
     if not knows_autocast(device_type):
         return contextlib.nullcontext()
     if torch.is_autocast_enabled(device_type) or torch.compiler.is_compiling():
@@ -137,7 +137,7 @@ def disable_autocast(device_type: str) -> AbstractContextManager[object]:
 
 
 def knows_autocast(device_type: str) -> bool:
-    """Whether a kind of device has autocast at all; the meta device has not."""
+    """Whether a kind of device supports autocast; the meta device does not."""
     return torch.amp.is_autocast_available(device_type)
 
 
@@ -186,7 +186,7 @@ class _Orthogonalize(torch.autograd.Function):
 
 
 class _OrthogonalizeEagerly(torch.autograd.Function):
-    """The same for plain eager code, where the intermediates need not be outputs, each of which takes time."""
+    """The same for plain eager code, where intermediates need not be outputs: each output takes time."""
 
     @staticmethod
     def forward(ctx: Any, Z: Tensor, spec: Spec) -> Tensor:
@@ -200,7 +200,7 @@ class _OrthogonalizeEagerly(torch.autograd.Function):
 
 
 class _OrthogonalizeWithTangents(_Orthogonalize):
-    """Forward-mode as well. Apart because ``torch.compile`` takes no function that has a jvp."""
+    """Forward mode as well, in a class of its own because ``torch.compile`` accepts no function with a jvp."""
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Tensor, Spec], output: tuple[Tensor, ...]) -> None:

@@ -16,23 +16,23 @@ __all__ = ["Polar", "find_polar_factor"]
 
 
 class Polar(NamedTuple):
-    """A polar factor, and how much of the matrix had a direction."""
+    """A polar factor, and the rank of what it was computed from."""
 
     factor: Tensor
     rank: int
-    """The smallest of all matrices; 0 where one of them is zero."""
+    """The smallest rank among all matrices; 0 if one of them is zero."""
     possible: int
-    """What it could be: the short side, or one less of the columns where rows are centred."""
+    """The largest possible rank: the short side, with one column less if rows are centred."""
 
 
 def find_polar_factor(Z: Tensor, *, center: bool, groups: int) -> Polar:
     r"""The polar factor :math:`U R^\top` of each matrix in ``Z (..., n, d)``, by singular values in float64.
 
-    Where rows are to be centred it is that of the centred matrix. Its rows sum to zero, so ``orthogonalize`` finds all
-    singular values equal. The polar factor of Z itself would not do: centring takes from its rows what they have along
-    the ones, and lowers a singular value by up to all of it, the more the nearer n is to d.
+    With ``center`` it is the polar factor of the centred matrix. Its rows already sum to zero, so ``orthogonalize``
+    finds all singular values equal. The polar factor of Z itself would not do: centring removes the mean of its rows,
+    which lowers singular values, possibly to zero, and most if n is close to d.
 
-    Zero singular values stay zero, as they have no direction; a matrix that has no others stays as it is.
+    Zero singular values have no direction and stay zero; a matrix without any others is returned unchanged.
 
     >>> polar = find_polar_factor(torch.tensor([[3.0, 0.0], [0.0, -0.5]]), center=False, groups=1)
     >>> polar.factor

@@ -1,13 +1,13 @@
 r"""How to stay correct at any number of steps: which precision to work in, and when to form the Gram matrix anew.
 
-The map has a slope at zero (:math:`1.5^T` for Newton's), and rounding noise in a null space or beside a tiny singular
-value grows by that factor, whatever the form. A minimax schedule that starts low is steep at 1 as well, after some of
-its stages if not after all; there the gradient suffers first, by the curvature. The coupled recurrence sees the
+The map has a slope at zero (:math:`1.5^T` for Newton's), and rounding noise in a null space or next to a tiny singular
+value grows by that factor in every form of the iteration. A minimax schedule that starts low is also steep at 1, at
+least after some of its stages; its curvature there spoils the gradient first. The coupled recurrence sees the
 matrix through its Gram matrix, so near zero the noise grows with the *square* of the slope there. Hence two rules,
-which depend on the schedule and the number of steps alone, never on the data:
+which depend only on the schedule and the number of steps, never on the data:
 
-* Where epsilon times the slope at zero would pass :data:`NOISE_ALLOWED`, or the slope at 1 :data:`STEEP_ALLOWED`,
-  float32 gives way to float64 (for 17 Newton steps or more; for 4 minimax steps that start at 0.02).
+* If epsilon times the slope at zero would exceed :data:`NOISE_ALLOWED`, or the slope at 1 :data:`STEEP_ALLOWED`,
+  the work is done in float64 instead of float32 (for 17 Newton steps or more; for 4 minimax steps that start at 0.02).
 * The recurrence runs in parts of bounded slope at zero (8 Newton steps in float32, 16 in float64); between two parts
   the matrix itself is formed, centred again, and its Gram matrix with it.
 """
@@ -34,7 +34,7 @@ SEGMENT_SLOPE = {torch.float32: 1.5**8, torch.float64: 1.5**16}
 def planned(
     schedule: str, steps: int, dtype: torch.dtype, device_type: str, bound: str, center: bool
 ) -> tuple[torch.dtype, list[Spec]]:
-    """The working precision, and the stages in the fewest parts whose slope it can bear."""
+    """Return the working precision, and the stages in the fewest parts whose slopes it allows."""
     # Half precision overflows to infinity as any gradient does in it: scalers of the loss wait for that.
     largest = torch.finfo(torch.float64 if dtype == torch.float64 else torch.float32).max
     dtype, parts = divided(schedule, steps, dtype, device_type)

@@ -44,7 +44,7 @@ class Products(NamedTuple):
         return self.long_forward + self.long_backward
 
     def multiply_adds(self, n: int, d: int) -> tuple[int, int]:
-        """Of the products of an n x d matrix, forward and backward."""
+        """Return the multiply-adds of these products for an n x d matrix, forward and backward."""
         short, long = sorted((n, d))
         return (
             self.short_forward * short**3 + self.long_forward * short * short * long,
@@ -53,7 +53,7 @@ class Products(NamedTuple):
 
 
 def count_products(steps: int, *, bound: str = "compact", schedule: str = "newton") -> Products:
-    """The least number of products for ``steps`` steps on a float32 CPU matrix.
+    """Count the products of ``steps`` steps on a float32 matrix on the CPU.
 
     >>> count_products(5)
     Products(short_forward=10, short_backward=14, long_forward=2, long_backward=3)

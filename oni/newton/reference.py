@@ -1,9 +1,9 @@
-r"""What everything else is measured against: slow, plain, independent of the fast path.
+r"""The reference for everything else: slow, plain, independent of the fast path.
 
 * :func:`oracle`: the definition. A float64 singular value decomposition whose values go through the scalar map.
 * :func:`direct`: :math:`W \leftarrow \tfrac32 W - \tfrac12 W W^\top W`, differentiable and stable; the gradient oracle.
 * :func:`literal`: the paper's Algorithms 1 and 2 to the letter, which lose accuracy after about eight steps.
-* :func:`authors`: the same as its authors released it, which is what it costs to use theirs.
+* :func:`authors`: the same as released by its authors, to measure the cost of their code.
 * :func:`printed_backward`: the paper's backward formulas, with its centring gradient as printed or corrected.
 """
 
@@ -30,8 +30,8 @@ def oracle(
 ) -> Tensor:
     r"""The definition, in float64: :math:`U \operatorname{diag}(\varphi_T(\sigma / \sqrt f)) R^\top`.
 
-    Singular values below the float64 rounding error of the decomposition count as zero, as they are
-    zero or meaningless, and a long schedule would lift them.
+    Singular values below the float64 rounding error of the decomposition count as zero: they are zero or meaningless,
+    and a long schedule would lift them.
     """
     A = split_groups(Z.detach().double(), groups)
     if center:

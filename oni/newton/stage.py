@@ -1,7 +1,8 @@
 r"""A stage: the polynomial by which one or two steps move every singular value, in the form that is cheap on matrices.
 
-A stage maps s to :math:`s\,Q(s^2)`, on matrices :math:`V \mapsto Q(V V^\top) V`. Q of a single step is linear and costs
-no product. Of two steps it is a quartic, and *every* quartic is a square plus a linear rest, so two squarings do:
+A stage maps s to :math:`s\,Q(s^2)`, on matrices :math:`V \mapsto Q(V V^\top) V`. For a single step Q is linear and
+costs no product. For two steps it is a quartic, and *every* quartic is a square plus a linear rest, so two squarings
+suffice:
 
 .. math:: Q(P) = \ell\,(P^2 - h P + k I)^2 + e P + g I .
 """
@@ -35,7 +36,7 @@ class Stage(NamedTuple):
         return cls(c4, h, k, c1 + 2 * c4 * h * k, c0 - c4 * k * k)
 
     def coefficients(self) -> tuple[float, ...]:
-        """Of Q, the constant one first.
+        """The coefficients of Q, the constant first.
 
         >>> NEWTON_PAIR.coefficients()
         (2.25, -2.4375, 1.6875, -0.5625, 0.0625)
@@ -44,16 +45,16 @@ class Stage(NamedTuple):
         return (g + l * k * k, e - 2 * l * h * k, l * (h * h + 2 * k), -2 * l * h, l) if l else (g, e)
 
     def value(self, s: float) -> float:
-        """To what a singular value s moves, up to rounding."""
+        """The singular value to which the stage moves s, up to rounding."""
         return s * sum(c * s ** (2 * i) for i, c in enumerate(self.coefficients()))
 
     def derivative(self, s: float) -> float:
-        """The slope of that at s, up to rounding."""
+        """The derivative of ``value`` at s, up to rounding."""
         return sum((2 * i + 1) * c * s ** (2 * i) for i, c in enumerate(self.coefficients()))
 
     @property
     def slope(self) -> float:
-        """By how much a tiny singular value grows."""
+        """The derivative at zero: the factor by which a tiny singular value grows."""
         return self.l * self.k**2 + self.g
 
 

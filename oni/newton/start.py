@@ -17,17 +17,20 @@ TRAINED = 2.0
 
 
 def find_starts(Z: Tensor, *, center: bool, groups: int, in_training: bool = False) -> dict[str, tuple[float, float]]:
-    """The smallest and the largest start of all matrices in ``Z (..., n, d)`` under each bound, in float64.
+    """Return where the singular values of all matrices in ``Z (..., n, d)`` start under each bound: lowest and highest.
 
     Args:
         Z: the matrices.
         center, groups: as in :func:`oni.orthogonalize`.
-        in_training: whether matrices of a lower condition number count as those of condition 2, too, to which training
-            takes them. Otherwise orthogonal ones start at 1 under the trace bound, where no step is needed, until an
-            optimizer has taken its first.
+        in_training: allow for a condition number of 2, which training reaches from an orthogonal start. Otherwise an
+            orthogonal matrix starts at 1 under the trace bound and needs no steps, but only until the first step of the
+            optimizer.
+
+    Returns:
+        The lowest and the highest start by bound, computed in float64.
 
     Raises:
-        ValueError: if one of them is zero, and so would stay.
+        ValueError: if a singular value is zero, which no step can raise.
 
     >>> low, high = find_starts(torch.eye(16, 20), center=False, groups=1)["compact"]
     >>> round(low, 6), round(high, 6)
@@ -61,7 +64,7 @@ def find_starts(Z: Tensor, *, center: bool, groups: int, in_training: bool = Fal
 
 
 def bound_spectrum(sigma: Tensor, bound: str, dtype: torch.dtype | None = None) -> Tensor:
-    """The bound of each row of singular values, by its formula alone or as it is enlarged for rounding in a dtype."""
+    """Return the bound for each row of singular values: the plain formula, or enlarged for rounding in a dtype."""
     if bound not in TRACE_POWER:
         return torch.linalg.vector_norm(sigma, ord=SCHATTEN_ORDER[bound], dim=-1, keepdim=True)
     k, power = sigma.shape[-1], TRACE_POWER[bound]
@@ -78,7 +81,7 @@ def work_dtype(dtype: torch.dtype) -> torch.dtype:
 
 
 def check_rank(sigma: Tensor, dtype: torch.dtype, size: str, *, center: bool, centring_costs_rank: bool) -> None:
-    """Refuse singular values ``(count, rank)`` of which one is no more than the rounding of the matrix itself."""
+    """Raise an error if a singular value, of ``(matrices, rank)``, is zero up to the rounding of its matrix."""
     if bool((sigma[:, 0] == 0).any()):
         remedy = "initialise it first"
         if center:

@@ -2,8 +2,8 @@
 
 For a number of steps and a target there is a lowest start from which the best polynomials still reach it. A minimax
 schedule made for that start serves every matrix that starts at or above it. So the schedule that is chosen depends on
-the target and the number of steps alone: weights of one shape that need as many steps stay in one batch, and a spectrum
-may fall as far as it can before more are needed.
+the target and the number of steps alone. Weights of one shape that need the same number of steps stay in one batch, and
+a spectrum may widen down to that start before more steps are needed.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from oni.newton.start import find_starts, work_dtype
 __all__ = ["Choice", "Target", "check_target", "choose", "list_choices", "steps_for"]
 
 CANDIDATES = ("trace", "trace2", "tight")
-"""The Frobenius and the compact bound cost what the trace bound does, and start lower."""
+"""The Frobenius and the compact bound cost as much as the trace bound, but start lower."""
 FURTHER = 3
-"""How many numbers of steps to compare: one more may cost less, where the matrix is formed anew fewer times."""
+"""How many numbers of steps to compare: one more may cost less, if the matrix is then formed anew fewer times."""
 
 
 class Target(NamedTuple):
-    """What is asked for."""
+    """A lower bound for the singular values, and what is fixed on the way to it."""
 
     sigma_min: float
-    """Every singular value shall be at least this."""
+    """The lower bound."""
     bound: str | None = None
     """The bound to use; ``None`` leaves it to be chosen."""
     schedule: str | None = None
@@ -43,7 +43,7 @@ class Target(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """How to reach it."""
+    """A way to reach a target."""
 
     bound: str
     schedule: str
@@ -110,7 +110,7 @@ def check_target(sigma_min: float, *, zero: bool = False) -> float:
 
 
 def first_reaching(ranges: Iterator[tuple[float, float]], sigma_min: float) -> int:
-    """After how many steps the lower end reaches the target."""
+    """Return the number of steps after which the lower end reaches the target."""
     before = [-1.0, -1.0]
     for steps, (low, _) in enumerate(ranges):
         if low >= sigma_min:
@@ -126,13 +126,13 @@ def first_reaching(ranges: Iterator[tuple[float, float]], sigma_min: float) -> i
 
 
 def choose(matrices: Tensor, target: Target, *, center: bool | str = "auto", groups: int = 1) -> Choice:
-    """The cheapest way, by counted products, that certifies a target for ``matrices (..., n, d)`` as they are.
+    """Choose the way with the fewest matrix products that certifies a target for ``matrices (..., n, d)`` as they are.
 
-    Those of a condition number below 2 count as those of condition 2 as well, to which training takes orthogonal ones:
-    what is chosen would not outlast its first steps otherwise.
+    It also holds for a condition number of 2, which training reaches from an orthogonal start: otherwise the choice
+    would not survive the first steps of the optimizer.
 
     Raises:
-        ValueError: if no number of steps can, with the reason.
+        ValueError: if no number of steps reaches the target, with the reason.
 
     >>> choose(torch.randn(64, 256, generator=torch.Generator().manual_seed(0)), Target(0.9))
     Choice(bound='trace', schedule='minimax:0.238', steps=2)
@@ -141,7 +141,7 @@ def choose(matrices: Tensor, target: Target, *, center: bool | str = "auto", gro
 
 
 def list_choices(matrices: Tensor, target: Target, *, center: bool | str = "auto", groups: int = 1) -> list[Choice]:
-    """All ways that certify it, cheapest first by counted products."""
+    """List all ways that certify a target, those with the fewest matrix products first."""
     sigma_min, bound, schedule = target
     aim = with_reserve(sigma_min, matrices.dtype)
     _, center, groups = check_options(matrices.shape, 0, center, bound or "compact", groups, schedule or "newton")
@@ -162,7 +162,7 @@ def list_choices(matrices: Tensor, target: Target, *, center: bool | str = "auto
 
 
 def with_reserve(sigma_min: float, dtype: torch.dtype) -> float:
-    """What to certify in exact arithmetic, so that the weight in this dtype has the target as well."""
+    """Return what to certify in exact arithmetic, so that the weight reaches the target in this dtype as well."""
     work = work_dtype(dtype)
     # Evaluation rounds by some epsilons; rounding the weight to half precision moves it by up to half an epsilon.
     rounding = 32 * torch.finfo(work).eps + (torch.finfo(dtype).eps / 2 if dtype != work else 0.0)
@@ -173,13 +173,13 @@ def with_reserve(sigma_min: float, dtype: torch.dtype) -> float:
 
 
 def find_steps(bound: str, schedule: str, start: tuple[float, float], aim: float) -> list[Choice]:
-    """With a schedule as it is."""
+    """List the ways with a fixed schedule."""
     steps = first_reaching(get_schedule(schedule).ranges(*start), aim)
     return [Choice(bound, schedule, count) for count in range(steps, steps + FURTHER)]
 
 
 def find_minimax(bound: str, _: str, start: tuple[float, float], aim: float) -> list[Choice]:
-    """With the minimax schedule that is made for each number of steps."""
+    """List the ways with a minimax schedule, made for each number of steps."""
     found: list[Choice] = []
     steps = 1
     while len(found) < FURTHER:
@@ -195,7 +195,7 @@ def find_minimax(bound: str, _: str, start: tuple[float, float], aim: float) -> 
 
 @lru_cache(maxsize=1024)
 def lowest_start(aim: float, steps: int) -> float:
-    """From where this many minimax steps still reach the aim, within 1e-4 of it and above."""
+    """Return the lowest start from which this many minimax steps reach the aim: at most 1e-4 of it too high."""
     if steps == 0:
         return aim
     if steps % 2:
@@ -204,7 +204,7 @@ def lowest_start(aim: float, steps: int) -> float:
 
 
 def invert(lift: Callable[[float], float], value: float) -> float:
-    """The lower end that is lifted to this value, within 1e-4 of it and above."""
+    """Return the lower end that is lifted to this value: at most 1e-4 of it too high."""
     # No stage lifts to eight times the start: the steepest of degree 9 has slope 7.61 at zero.
     low, high = math.log(value / 8), math.log(value)
     while high - low > 2e-4:
@@ -214,7 +214,7 @@ def invert(lift: Callable[[float], float], value: float) -> float:
 
 
 def round_up(number: float) -> str:
-    """A positive number with three digits, none below it.
+    """Round a positive number up to three digits.
 
     >>> round_up(0.0412345), round_up(0.25)
     ('0.0413', '0.25')
@@ -224,7 +224,7 @@ def round_up(number: float) -> str:
 
 
 def rank(choice: Choice, n: int, d: int) -> tuple[int, bool]:
-    """The cheaper of two choices comes first; of equal ones the paper's own iteration."""
+    """Sort key: cheaper choices come first, and the paper's own iteration before an equally cheap one."""
     bound, schedule, steps = choice
     dtype, _ = planned_before(schedule, steps, torch.float32, "cpu", bound, True)
     # A product in float64 is worth two.

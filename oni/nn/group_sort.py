@@ -13,7 +13,7 @@ class GroupSort(nn.Module):
 
     .. math:: y_{g k + 1} \le \dots \le y_{g k + k}, \quad \text{a permutation of } x_{g k + 1}, \dots, x_{g k + k}
 
-    for group size k. Its Jacobian is a permutation matrix, also if entries are equal. So it is 1-Lipschitz like ReLU,
+    for group size k. Its Jacobian is a permutation matrix, even if entries are equal. So it is 1-Lipschitz like ReLU,
     but preserves the length of signals and gradients. With orthogonal weights it makes networks that preserve
     gradients, which ReLU can't (:func:`oni.diagnostics.certified_radius`).
 
@@ -58,11 +58,11 @@ class GroupSort(nn.Module):
         return f"group_size={self.group_size}, dim={self.dim}"
 
     def lipschitz_constant(self, x: Tensor) -> float:
-        """What :func:`oni.diagnostics.lipschitz_bound` asks, for a batch of inputs."""
+        """Return 1, for :func:`oni.diagnostics.lipschitz_bound`."""
         if self.dim % x.dim() == 0:
             raise ValueError(f"dim={self.dim} is the batch axis; pass the axis of the channels")
         return 1.0
 
     def rounding_error(self, x: Tensor, dtype: torch.dtype) -> tuple[float, float]:
-        """What :func:`oni.diagnostics.certified_radius` asks: sorting does not round."""
+        """Return zeros, for :func:`oni.diagnostics.certified_radius`: sorting does not round."""
         return 0.0, 0.0

@@ -29,7 +29,7 @@ class Options:
     groups: int
     schedule: str
     target: Target | None = None
-    """What ``steps``, ``bound`` and ``schedule`` were, or are to be, chosen for."""
+    """The target for which ``steps``, ``bound`` and ``schedule`` are chosen, if there is one."""
 
     @property
     def choice(self) -> Choice:
@@ -46,13 +46,13 @@ class Options:
         return replace(self, **choice._asdict())
 
     def wants_the_same(self, other: Options) -> bool:
-        """Whether the same is asked for, whatever was chosen for it."""
+        """Whether the same was requested, whatever was chosen to reach the target."""
         if self.target is None or other.target is None:
             return self == other
         return replace(self, **other.choice._asdict()) == other
 
     def keywords(self) -> dict[str, Any]:
-        """What makes the same weight, as ``oni.orthogonal`` takes it."""
+        """The keywords of ``oni.orthogonal`` that make the same weight, without the target."""
         return {name: value for name, value in vars(self).items() if name != "target"}
 
     def __str__(self) -> str:
@@ -62,7 +62,7 @@ class Options:
         return ", ".join(f"{name}={value!r}" for name, value in set_options.items())
 
     def of_orthogonalize(self) -> dict[str, Any]:
-        """Those that ``orthogonalize`` takes."""
+        """The keywords of ``orthogonalize``."""
         return {name: getattr(self, name) for name in ("steps", "center", "bound", "groups", "schedule")}
 
 
@@ -99,7 +99,7 @@ def make_options(
 
 
 def describe_options(options: Options, layout: Layout, shape: Sequence[int]) -> dict[str, Any]:
-    """What decides on the weight: ``center`` as it is for matrices of this shape, a target instead of its choice."""
+    """Return what determines the weight: ``center`` as True or False for this shape, a target instead of its choice."""
     n, d = shape[-2:]
     chosen: dict[str, Any] = {"steps": options.steps, "bound": options.bound, "schedule": options.schedule}
     if options.target is not None:
@@ -118,7 +118,7 @@ def describe_options(options: Options, layout: Layout, shape: Sequence[int]) -> 
 
 
 def list_unlike(options: dict[str, Any], others: dict[str, Any]) -> str:
-    """Those options that others have otherwise, or not at all."""
+    """List the options that are different or missing in others."""
     return ", ".join(f"{name}={value!r}" for name, value in options.items() if others.get(name) != value)
 
 

@@ -8,11 +8,11 @@ from torch.nn.utils import parametrize
 __all__ = ["count_stacked", "is_transformers_conv1d"]
 
 JOINED = ("c_attn", "qkv", "to_qkv", "Wqkv")
-"""What layers that compute queries, keys and values in one product are called: GPT-2, timm, vit-pytorch, MPT."""
+"""The names of layers that compute queries, keys and values in one product: GPT-2, timm, vit-pytorch, MPT."""
 
 
 def count_stacked(module: nn.Module, name: str, layer: str = "") -> int:
-    """How many matrices a weight stacks by its nature.
+    """Count the matrices that a weight stacks.
 
     The weight of a recurrent layer or cell has one per gate: 4 for an LSTM, 3 for a GRU. Attention's
     ``in_proj_weight`` has 3. So has a linear layer that is called ``qkv`` or the like and has 3 outputs per input.

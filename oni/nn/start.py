@@ -1,4 +1,4 @@
-"""How a proxy starts: as the weight it is made from, or orthogonal."""
+"""How a proxy starts: as the weight that it replaces, or orthogonal."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["check_start", "describe_shortfall", "make_proxy", "write_proxy"]
 
 
 def check_start(start: str | None) -> str | None:
-    """Return ``start`` if it is one."""
+    """Return ``start`` if it is None or "orthogonal"."""
     if start is not None and not (isinstance(start, str) and start == "orthogonal"):
         raise ValueError(
             f'start must be None, which keeps the weight as it is, or "orthogonal", which replaces it by its polar '
@@ -24,7 +24,7 @@ def check_start(start: str | None) -> str | None:
 
 
 def make_proxy(weight: Tensor, layout: Layout, options: Options, start: str | None) -> tuple[Tensor, str]:
-    """What the proxy of this weight starts as, and how a table says that: empty for the weight itself."""
+    """Return the initial proxy of a weight, and its description in tables: empty for the weight itself."""
     if start is None:
         return weight, ""
     matrices = layout.matrices(weight)
@@ -33,8 +33,8 @@ def make_proxy(weight: Tensor, layout: Layout, options: Options, start: str | No
         polar = find_polar_factor(matrices, center=center, groups=groups)
     except ValueError as error:
         raise ValueError(f"start={start!r} is not possible: {error}") from None
-    said = start if polar.rank >= polar.possible else f"{start}, rank {polar.rank} of {polar.possible}"
-    return layout.weight(polar.factor, weight.shape), said
+    missing = "" if polar.rank >= polar.possible else f", rank {polar.rank} of {polar.possible}"
+    return layout.weight(polar.factor, weight.shape), start + missing
 
 
 def write_proxy(weight: Tensor, proxy: Tensor) -> None:
@@ -44,7 +44,7 @@ def write_proxy(weight: Tensor, proxy: Tensor) -> None:
             weight.copy_(proxy)
 
 
-def describe_shortfall(said: str) -> str:
-    """What ``start`` could not do, from what ``make_proxy`` said; empty if it did all."""
-    _, _, rank = said.partition(", ")
+def describe_shortfall(description: str) -> str:
+    """Say what a start with this description, from ``make_proxy``, could not do; empty if it did everything."""
+    _, _, rank = description.partition(", ")
     return f"{rank}, so its zero singular values stay zero" if rank else ""
