@@ -20,6 +20,7 @@ __all__ = [
     "errors_at",
     "find_runs",
     "groups_of",
+    "list_rates",
     "mean_and_deviation",
     "mean_error",
     "row_errors",
@@ -94,6 +95,12 @@ def errors_at(runs: Results, part: str = "train", epoch: int = -1) -> list[float
 def mean_error(runs: Results, part: str = "train", epoch: int = -1) -> float:
     """The mean of `errors_at` over seeds."""
     return statistics.fmean(errors_at(runs, part, epoch))
+
+
+def list_rates(runs: Results) -> str | Quantity:
+    """The learning rate of a row; several where seeds diverged and were trained again at a lower one."""
+    rates = sorted({run.measured["learning_rate"] for run in runs})
+    return Quantity(rates[0], digits=None) if len(rates) == 1 else ", ".join(f"{rate:g}" for rate in rates)
 
 
 def summarise_cost(runs: Results) -> list[str | Quantity]:

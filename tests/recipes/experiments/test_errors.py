@@ -6,8 +6,9 @@ from dataclasses import dataclass
 import pytest
 
 from oni.machine import machine
-from oni.recipes.experiments.errors import COST_COLUMNS, errors_at, summarise_cost
+from oni.recipes.experiments.errors import COST_COLUMNS, errors_at, list_rates, summarise_cost
 from oni.recipes.experiments.experiment import Results, Run
+from oni.recipes.experiments.registry import load_experiment
 from oni.recipes.experiments.runs import Training, measure, read_cost
 from oni.recipes.experiments.setting import Setting
 from oni.recipes.run_files.config import Config
@@ -50,6 +51,26 @@ def test_what_a_run_took_is_read_from_its_folder(tmp_path):
     assert read_cost(result) == {**cost, "threads": 96}
     measured = measure(Training("mlp", CONFIG), Setting(tmp_path))
     assert measured["cost"] == {**cost, "threads": 96}
+
+
+def test_the_learning_rate_of_every_seed_is_in_the_table():
+    runs = [Run(Parameters(seed), {"learning_rate": rate}) for seed, rate in enumerate((0.1, 0.03, 0.1))]
+    assert str(list_rates(Results(runs))) == "0.03, 0.1"
+    assert list_rates(Results(runs[::2])).as_json() == 0.1
+
+
+@pytest.mark.parametrize("id", ["fig5", "fig7b", "figA4", "table1", "table3"])
+def test_every_table_says_if_a_seed_was_trained_at_a_lower_rate(id):
+    """A run that diverges is trained again at the next lower rate, so seeds of one row may differ."""
+    experiment = load_experiment(id)
+    row = experiment.planned("full")[0].row
+    runs = [run for run in experiment.planned("full") if run.row == row]
+    measured = {f"{part}_error": 30 * [0.5] for part in ("train", "test", "test_top5")}
+    results = Results(
+        Run(run, {"learning_rate": 0.03 if run.seed else 0.1, "status": "finished", **measured}) for run in runs
+    )
+    assert len(results) > 1
+    assert "0.03, 0.1" in str(experiment.table(results).rows)
 
 
 def test_cost_in_a_table():

@@ -19,6 +19,7 @@ from oni.recipes.experiments.errors import (
     errors_at,
     find_runs,
     groups_of,
+    list_rates,
     mean_and_deviation,
     style_rows,
     summarise_cost,
@@ -69,7 +70,7 @@ def table(results: Results) -> Comparison:
                 [
                     row.title,
                     *(mean_and_deviation(errors_at(runs, part)) for part in ("train", "test")),
-                    Quantity(runs[0].measured["learning_rate"], digits=None),
+                    list_rates(runs),
                     Quantity(len(runs), digits=0),
                     *summarise_cost(runs),
                     "; ".join(differences) or "nothing",

@@ -13,6 +13,7 @@ from oni.recipes.experiments.errors import (
     count_test_images,
     errors_at,
     find_runs,
+    list_rates,
     mean_and_deviation,
     row_errors,
     summarise_cost,
@@ -274,9 +275,8 @@ def make_table(rows: Sequence[Row]) -> Callable[[Results], Comparison]:
                 cells.append([name, *4 * ["not yet measured"], "0", *2 * ["-"]])
                 continue
             errors = [errors_at(runs, "train", 0), errors_at(runs), errors_at(runs, "test")]
-            rate = Quantity(runs[0].measured["learning_rate"], digits=None)
             seeds = Quantity(len(runs), digits=0)
-            cells.append([name, rate, *map(mean_and_deviation, errors), seeds, *summarise_cost(runs)])
+            cells.append([name, list_rates(runs), *map(mean_and_deviation, errors), seeds, *summarise_cost(runs)])
         return Comparison(
             ["network", "learning rate", "train, epoch 1", "train, end", "test, end", "seeds", *COST_COLUMNS],
             cells,

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from oni.names import unknown_name
-from oni.recipes.experiments.errors import errors_at, find_runs, mean_and_deviation, mean_error, style_rows
+from oni.recipes.experiments.errors import errors_at, find_runs, list_rates, mean_and_deviation, mean_error, style_rows
 from oni.recipes.experiments.experiment import Quantity, Results, Run
 from oni.recipes.experiments.runs import COLOURS, Row, Training, plan_rows
 from oni.recipes.experiments.search import Changes, format_changes
@@ -228,7 +228,7 @@ def format_choice(runs: Results, row: Row) -> str:
     """The learning rate and, where the row varies it, the weight decay."""
     config: Config = runs[0].parameters.config
     varied = {key: getattr(config, key) for key in row.candidates[0]}
-    return ", ".join(filter(None, [f"{runs[0].measured['learning_rate']:g}", format_changes(varied)]))
+    return ", ".join(filter(None, [str(list_rates(runs)), format_changes(varied)]))
 
 
 def name_row(row: Row) -> str:
