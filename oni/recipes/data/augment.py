@@ -1,9 +1,9 @@
 """Augmentation: random changes to training images, each a function of (seed, epoch, index of the sample) alone.
 
-So an image is changed in the same way whichever process it is in, and after an interruption. Two changes, which the
-authors' code makes, treat a batch as one: they depend on the number of the batch and the place in it, and these follow
-from the seed, the epoch and the index as well, given the size of batches. All of it works on whole batches of bytes on
-their device, without waiting for it.
+So an image is changed in the same way in every process, and after an interruption. Two changes, from the authors'
+code, treat a batch as a whole: they depend on the number of the batch and the position in it, which follow from the
+seed, the epoch and the index, given the batch size. Everything works on whole batches of bytes on their device, without
+waiting for it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from oni.names import unknown_name
 __all__ = ["AUGMENTATIONS", "RESIZED_CROP", "Share", "augment", "random_integers"]
 
 PADDING = 4
-"""Pixels that are added on each side before a crop to the old size."""
+"""Pixels that are added on each side before cropping to the original size."""
 CHOICES = 2 * PADDING + 1
 MASK = 0xFFFFFFFF
 
@@ -35,11 +35,11 @@ class Share:
     size: int
     """Of the whole batch."""
     start: int = 0
-    """The place of the process's first image in it."""
+    """The position of the process's first image in it."""
 
 
 def random_integers(indices: Tensor, *key: int | str) -> Tensor:
-    """A number in [0, 2^32) for each index, another one for every key; on the indices' device.
+    """A number in [0, 2^32) for each index, different for every key; on the indices' device.
 
     Two rounds of a 32-bit mixing function (multiply, shift, xor), whose low bits are as good as its high ones.
 
@@ -51,7 +51,7 @@ def random_integers(indices: Tensor, *key: int | str) -> Tensor:
     for start in (0, 4):
         numbers = (numbers ^ int.from_bytes(digest[start : start + 4], "big")) & MASK
         for shift, factor in ((16, 0x21F0AAAD), (15, 0x735A2D97)):
-            # The product wraps at 64 bits; its lower 32 are right all the same.
+            # The product wraps at 64 bits, but its lower 32 bits are right.
             numbers = ((numbers ^ (numbers >> shift)) * factor) & MASK
         numbers = numbers ^ (numbers >> 15)
     return numbers
@@ -65,7 +65,7 @@ def make_digest(*key: int | str) -> bytes:
 
 
 def flip(images: Tensor, indices: Tensor, *key: int | str) -> Tensor:
-    """Mirror every second image, on average, from left to right."""
+    """Mirror each image from left to right with probability 1/2."""
     mirrored = (random_integers(indices, *key, "flip") & 1).bool()
     return torch.where(mirrored[:, None, None, None], images.flip(-1), images)
 
@@ -84,7 +84,7 @@ def crop(images: Tensor, indices: Tensor, *key: int | str) -> Tensor:
 
 
 def keep(images: Tensor, indices: Tensor, *key: int | str) -> Tensor:
-    """What was changed already, while the images were decoded."""
+    """The images as they are: they were cropped when they were decoded."""
     return images
 
 
@@ -92,11 +92,11 @@ RESIZED_CROP = "resized-crop"
 """A random part of random size and shape, see `oni.recipes.data.decode.random_box`."""
 
 
-# A batch as one.
+# A batch as a whole.
 
 
 def flip_half(images: Tensor, share: Share, *key: int | str) -> Tensor:
-    """Mirror half of the batch from left to right: exactly half of the places, drawn for each batch."""
+    """Mirror exactly half of the batch from left to right; which half is drawn for each batch."""
     places = torch.arange(share.size, device=images.device)
     order = random_integers(places, *key, "flip-half", share.batch).argsort(stable=True)
     mirrored = torch.zeros(share.size, dtype=torch.bool, device=images.device)
@@ -120,7 +120,7 @@ def crop_together(images: Tensor, share: Share, *key: int | str) -> Tensor:
 
 
 def reflect(shift: int, size: int, device: torch.device) -> Tensor:
-    """The places from ``shift`` on, those outside mirrored at the first or last place.
+    """The positions from ``shift`` on; those outside are mirrored at the first or last position.
 
     >>> reflect(-2, 4, torch.device("cpu")).tolist(), reflect(2, 4, torch.device("cpu")).tolist()
     ([2, 1, 0, 1], [2, 3, 2, 1])
@@ -132,7 +132,7 @@ def reflect(shift: int, size: int, device: torch.device) -> Tensor:
 ALONE: dict[str, Callable[..., Tensor]] = {"flip": flip, "crop": crop, RESIZED_CROP: keep}
 TOGETHER: dict[str, Callable[..., Tensor]] = {"flip-half": flip_half, "crop-together": crop_together}
 AUGMENTATIONS: dict[str, Callable[..., Tensor]] = {**ALONE, **TOGETHER}
-"""Every augmentation, by name. The last two are the authors' code's."""
+"""Every augmentation, by name. The last two are from the authors' code."""
 
 
 def augment(
@@ -144,8 +144,8 @@ def augment(
         images: bytes (n, channels, height, width).
         indices: which samples these are (n,).
         names: of ``AUGMENTATIONS``.
-        seed, epoch: other numbers, other changes.
-        share: which part of which batch these are; the whole of the first one otherwise.
+        seed, epoch: of the random numbers.
+        share: which part of which batch these are; by default, the whole of the first.
     """
     share = share or Share(0, len(images))
     for name in names:

@@ -1,4 +1,4 @@
-"""Batches of samples: which ones is a function of the seed and the epoch alone."""
+"""Batches of samples, whose order is a function of the seed and the epoch alone."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ Batch = tuple[Tensor, Tensor]
 
 
 class Unreadable(ValueError):
-    """A sample can't be read, and the run is not to go on without it. Only one of several processes may meet it."""
+    """A sample can't be read, and the run must not go on without it. Perhaps only one of several processes sees it."""
 
 
 def shuffle_indices(count: int, *seeds: int) -> Tensor:
-    """A shuffle of ``range(count)``, another one for every choice of seeds.
+    """A shuffle of ``range(count)``, different for every choice of seeds.
 
     >>> shuffle_indices(5, 0, 1).equal(shuffle_indices(5, 0, 1)), shuffle_indices(5, 0, 1).equal(shuffle_indices(5, 1))
     (True, False)
@@ -34,14 +34,14 @@ def shuffle_indices(count: int, *seeds: int) -> Tensor:
 
 
 def seeded_generator(*seeds: int | str) -> torch.Generator:
-    """A generator of random numbers on the CPU, another one for every choice of seeds."""
+    """A generator of random numbers on the CPU, different for every choice of seeds."""
     digest = hashlib.sha256(",".join(map(str, seeds)).encode()).digest()
     return torch.Generator().manual_seed(int.from_bytes(digest[:8], "big") >> 1)
 
 
 @dataclass(frozen=True)
 class Part:
-    """Some samples, and how bytes become numbers: divided by 255, less the training samples' mean.
+    """Some samples, and how bytes become numbers: divided by 255, minus the mean of the training samples.
 
     The mean is per channel and over all pixels, as in the code of the authors' earlier paper. With ``deviation``, the
     result is divided by the standard deviation, also per channel.
@@ -60,7 +60,7 @@ class Part:
     memory_format: torch.memory_format = torch.contiguous_format
     """Of the images that a network gets."""
     unread: dict[str, int] = field(default_factory=dict)
-    """Which samples were left out because they can't be read, and why, with how often that was."""
+    """How often each sample that can't be read was left out, by a message that names it and the reason."""
 
     def __len__(self) -> int:
         return len(self.samples if self.chosen is None else self.chosen)
@@ -72,15 +72,15 @@ class Part:
     def batches(
         self, order: Tensor, size: int, *, rank: int = 0, world: int = 1, first: int = 0, epoch: int | None = None
     ) -> Iterator[Batch]:
-        """Go through the samples in an order, in batches of which each process gets its share.
+        """Go through the samples in a given order, in batches; each process gets its share of every batch.
 
         Args:
             order: indices of samples, each below ``len(self)``.
-            size: of a batch over all processes. The last one may be smaller, and shares may be empty: every process
-                makes equally many steps.
+            size: of a batch over all processes. The last batch may be smaller, and shares may be empty, so that every
+                process makes equally many steps.
             rank, world: which process this is, and how many there are.
-            first: how many batches to leave out at the beginning.
-            epoch: of training, which decides the augmentations; without it there are none.
+            first: how many batches to skip at the beginning.
+            epoch: of training, which decides the augmentations; without it, none are applied.
         """
         if isinstance(self.samples, InMemory):
             # Once per epoch, not per step.
@@ -91,7 +91,7 @@ class Part:
         for number, (images, labels, indices) in enumerate(self.read_all(shares, key), first):
             if epoch is not None and self.augmentations:
                 whole = len(pieces[number - first])
-                # As tensor_split does: the first processes have one more where it can't be shared equally.
+                # As tensor_split does: if a batch can't be shared equally, the first processes get one more.
                 share = Share(number, whole, rank * (whole // world) + min(rank, whole % world))
                 images = augment(images, indices, self.augmentations, self.seed, epoch, share)
             yield self.scale(images), labels.long()
@@ -136,7 +136,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Reader:
-    """A source as torch's DataLoader wants it: a batch for a tensor of indices."""
+    """A source as torch's DataLoader expects it: a batch for a tensor of indices."""
 
     source: Source
     chosen: Tensor | None

@@ -16,20 +16,20 @@ __all__ = ["DATASETS", "RegisteredDataset", "is_official", "load_dataset"]
 
 @dataclass(frozen=True)
 class RegisteredDataset:
-    """How a data set is had."""
+    """How a data set is loaded, and what is known about it."""
 
     load: Callable[..., Dataset]
-    """From the folder that the user names, if any, to the data; called with its options by name."""
+    """Loads the data from the folder that the user names, if any; called with its options by name."""
     sha256: str | None = None
-    """The digest of the official data, if there are any: runs on other data under this name are told apart."""
+    """The digest of the official data, if there are any. Runs on other data under this name are kept apart."""
     download: Callable[[Path], object] | None = None
-    """Fetch what a folder lacks."""
+    """Downloads what a folder lacks."""
     options: Mapping[str, Any] = field(default_factory=dict)
     """Every option with its default."""
     streamed: bool = False
-    """Whether samples are read when they are asked for: ``load`` is then told how many processes do that."""
+    """Whether samples are read on demand; ``load`` is then told how many processes read them."""
     train_images: int = 0
-    """How many there are to train on; 0 where that is the user's affair."""
+    """Number of training images; 0 if it depends on the user's folder."""
     test_images: int = 0
     shape: tuple[int, int, int] = (3, 32, 32)
     """Of an image as the network gets it: channels, height, width."""
@@ -126,10 +126,10 @@ def load_dataset(
 
     Args:
         name: one of ``DATASETS``.
-        folder: where its files are; its usual places otherwise.
+        folder: where its files are; by default, the usual places.
         options: instead of its defaults.
-        workers: how many processes read samples that are not in memory; its own choice otherwise.
-        download: fetch what the folder lacks, where that is possible.
+        workers: how many processes read samples that are not in memory; by default, as the data set chooses.
+        download: fetch what the folder lacks, if that is possible.
 
     >>> len(load_dataset("fashion-mnist-sample").train)
     10000
@@ -146,6 +146,6 @@ def load_dataset(
 
 
 def is_official(name: str, sha256: str) -> bool:
-    """Whether data of this digest are those that everybody means by the name."""
+    """Whether the data of this digest are the official ones of that name."""
     official = DATASETS[name].sha256
     return official is None or official == sha256

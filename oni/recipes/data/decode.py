@@ -1,6 +1,6 @@
-"""From the bytes of a JPEG or PNG file to the pixels of a crop, at the size that a network wants.
+"""From the bytes of a JPEG or PNG file to the pixels of a crop, at the size that a network needs.
 
-What a file says of itself is not believed: other formats, images of too many pixels and damaged ones are refused.
+Files are not trusted: other formats, images of too many pixels and damaged ones are refused.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from oni.terminal import printable
 __all__ = ["LARGEST", "Box", "CannotDecode", "centre_box", "decode", "random_box"]
 
 FORMATS = ("JPEG", "PNG")
-"""Pillow knows formats that start other programs."""
+"""No others, because Pillow has formats that start other programs."""
 LARGEST = 89_478_485
 """Pixels of the largest image that is decoded: Pillow's own limit, a quarter of a gigabyte in memory."""
 AREA = (0.08, 1.0)
@@ -32,13 +32,13 @@ Box = tuple[float, float, float, float]
 
 
 class CannotDecode(ValueError):
-    """A file is not an image that is decoded here; says why."""
+    """The file can't be decoded; the message says why."""
 
 
 def random_box(width: int, height: int, *key: int) -> Box:
-    """A crop of 8 to 100 % of the area with sides between 3 : 4 and 4 : 3, another one for every key.
+    """A crop of 8 to 100 % of the area with sides between 3 : 4 and 4 : 3, different for every key.
 
-    The same distribution as torchvision's ``RandomResizedCrop``: where ten attempts do not fit into the image, the
+    The same distribution as torchvision's ``RandomResizedCrop``: if none of ten attempts fits into the image, the
     largest centred crop of an allowed ratio.
 
     >>> random_box(640, 480, 0, 0, 7) == random_box(640, 480, 0, 0, 7), random_box(640, 480, 0, 1, 7)
@@ -65,7 +65,7 @@ def draw(*key: int) -> list[float]:
 
 
 def centre_box(width: int, height: int, resize: int, size: int) -> Box:
-    """The part that is left of an image whose shorter side becomes ``resize``, of which the centre is kept.
+    """The centre crop of side ``size`` after the shorter side is resized to ``resize``, in pixels of the original.
 
     >>> centre_box(512, 256, 256, 224)
     (144.0, 16.0, 368.0, 240.0)
@@ -81,22 +81,21 @@ def centre_box(width: int, height: int, resize: int, size: int) -> Box:
 def decode(content: bytes, size: int, resize: int, key: tuple[int, ...] | None = None) -> NDArray[numpy.uint8]:
     """A square crop of an image as (size, size, 3) bytes.
 
-    Palettes, grey values, CMYK and 16 bits become RGB, transparency is left out, and a camera's orientation is not
-    looked at, as in torchvision's folders of images. JPEGs are decoded at a half, quarter or eighth of their size where
-    that is enough.
+    Palettes, greyscale, CMYK and 16-bit images become RGB. Transparency is dropped and a camera's orientation ignored,
+    as in torchvision's ``ImageFolder``. JPEGs are decoded at a half, quarter or eighth of their size if that is enough.
 
     Args:
         content: of the file.
         size: of the result.
-        resize: what the shorter side becomes before a centred crop.
-        key: for a random crop instead.
+        resize: length of the shorter side before a centre crop.
+        key: of a random crop instead.
 
     Raises:
-        CannotDecode: if it is no image, or a damaged or too large one.
+        CannotDecode: if it is not an image, or is damaged or too large.
     """
     try:
         with warnings.catch_warnings():
-            # Of what is odd in a file; too many pixels are an error below.
+            # Warnings about oddities in a file; too many pixels are an error below.
             warnings.simplefilter("ignore")
             with Image.open(io.BytesIO(content), formats=FORMATS) as image:
                 return crop(image, size, resize, key)

@@ -1,8 +1,8 @@
 """Which images a folder holds: ``train/<class>/*`` and ``val/<class>/*``, found once and then read from a cache.
 
-The cache is one file in the user's cache folder. It knows when every folder was last changed: a file that came, went or
-was renamed makes it worthless, and the folder is searched again. A file whose content changed in place is noticed when
-it is read, by its size.
+The cache is one file in the user's cache folder. It records when every folder was last changed: after a file is added,
+removed or renamed, the folder is searched again. A file that was changed in place is noticed by its size when it is
+read.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ PARTS = ("train", "val")
 SUFFIXES = (b".jpg", b".jpeg", b".png")
 MAGIC = "oni image folder 1"
 NO_SIZE = -1
-"""Of what is no file, such as a link to nothing."""
+"""The size of what is not a file, such as a broken link."""
 UNSETTLED = 2_000_000_000
-"""Nanoseconds after a change in which another one may leave the folder's time as it is."""
+"""Nanoseconds after a change during which another change may not alter the folder's time."""
 
 
 @dataclass(frozen=True)
 class Files:
-    """Some files, by number. In arrays: a list of a million names would be copied by every process that counts them."""
+    """Files by number, in arrays: reference counts would make every process copy a list of a million names."""
 
     names: NDArray[numpy.uint8]
     """All paths below the folder, as bytes, one after the other."""
@@ -82,7 +82,7 @@ def load_index(folder: Path, cache: Path | None = None) -> tuple[Index, str]:
 
     Args:
         folder: holds ``train`` and ``val``, and these a folder for each class.
-        cache: the folder of cached indexes; ``oni`` in the user's cache folder otherwise.
+        cache: the folder of cached indexes; by default, ``oni`` in the user's cache folder.
 
     Raises:
         FileNotFoundError: if there are no such folders, or no images in them.
@@ -91,8 +91,8 @@ def load_index(folder: Path, cache: Path | None = None) -> tuple[Index, str]:
     root = os.fsencode(os.path.realpath(folder))
     name = f"images-{hashlib.sha256(root).hexdigest()[:16]}.index"
     path = (cache or default_cache()) / name
-    if (found := read_cache(path, root)) is not None:
-        return found
+    if (cached := read_cache(path, root)) is not None:
+        return cached
     started = time.time_ns()
     index, changed = build_index(folder, root)
     sha256 = index.sha256
@@ -103,7 +103,7 @@ def load_index(folder: Path, cache: Path | None = None) -> tuple[Index, str]:
 
 
 def default_cache() -> Path:
-    """Where the user's programs keep what they can make again."""
+    """The folder for files that can be made again."""
     home = os.environ.get("XDG_CACHE_HOME")
     return (Path(home) if home else Path.home() / ".cache") / "oni"
 
@@ -120,7 +120,7 @@ def dump(header: dict[str, Any], index: Index) -> bytes:
 
 
 def read_cache(path: Path, root: bytes) -> tuple[Index, str] | None:
-    """What the cache holds of this folder; ``None`` if it is missing, damaged or no longer true."""
+    """The cached index of this folder and its digest; ``None`` if it is missing, damaged or out of date."""
     try:
         with path.open("rb") as file:
             header = json.loads(load_array(file).tobytes())
@@ -138,7 +138,7 @@ def load_array(file: IO[bytes]) -> NDArray[Any]:
 
 
 def has_changed(root: bytes, header: dict[str, Any]) -> bool:
-    """Whether a folder was changed since, or so shortly before that it can't be told."""
+    """Whether a folder was changed since, or so shortly before that its time can't tell."""
     for name, changed in header["changed"]:
         now = os.stat(os.path.join(root, os.fsencode(name))).st_mtime_ns
         if now != changed or now > header["built"] - UNSETTLED:
@@ -151,26 +151,26 @@ def has_changed(root: bytes, header: dict[str, Any]) -> bool:
 
 @dataclass
 class FolderSearch:
-    """What is found below a folder."""
+    """A search for images below a folder."""
 
     root: bytes
     changed: dict[bytes, int] = field(default_factory=dict)
     """When each folder was last changed, by its path."""
 
     def list_folder(self, path: bytes) -> list[os.DirEntry[bytes]]:
-        """What a folder holds, by name."""
+        """The entries of a folder, sorted by name."""
         full = os.path.join(self.root, path)
         self.changed[path] = os.stat(full).st_mtime_ns
         with os.scandir(full) as entries:
             return sorted(entries, key=lambda entry: entry.name)
 
     def classes(self, part: bytes) -> list[bytes]:
-        """The folders of a part; hidden ones are none."""
+        """The folders of a part, without hidden ones."""
         return [entry.name for entry in self.list_folder(part) if not entry.name.startswith(b".") and entry.is_dir()]
 
     def images(self, path: bytes) -> list[tuple[bytes, int]]:
-        """Paths and sizes of all images in a folder and those below it, each folder once, whatever links to it."""
-        found: list[tuple[bytes, int]] = []
+        """Paths and sizes of all images in a folder and below it; each folder once, however many links lead to it."""
+        images: list[tuple[bytes, int]] = []
         seen: set[tuple[int, int]] = set()
         waiting = [path]
         while waiting:
@@ -185,13 +185,13 @@ class FolderSearch:
                 if entry.is_dir():
                     folders.append(name)
                 elif entry.name.lower().endswith(SUFFIXES):
-                    found.append((name, entry.stat().st_size if entry.is_file() else NO_SIZE))
+                    images.append((name, entry.stat().st_size if entry.is_file() else NO_SIZE))
             waiting += reversed(folders)
-        return sorted(found)
+        return sorted(images)
 
 
 def build_index(folder: Path, root: bytes) -> tuple[Index, list[tuple[str, int]]]:
-    """Search the folder; also when each folder in it was last changed."""
+    """The images of the folder, and when each folder in it was last changed."""
     for name in PARTS:
         if not (folder / name).is_dir():
             raise FileNotFoundError(
@@ -202,7 +202,7 @@ def build_index(folder: Path, root: bytes) -> tuple[Index, list[tuple[str, int]]
     numbers = {name: number for number, name in enumerate(classes)}
     parts = []
     for part in (b"train", b"val"):
-        found: list[tuple[bytes, int, int]] = []
+        files: list[tuple[bytes, int, int]] = []
         for label in classes if part == b"train" else search.classes(part):
             if label not in numbers:
                 raise ValueError(
@@ -211,23 +211,23 @@ def build_index(folder: Path, root: bytes) -> tuple[Index, list[tuple[str, int]]
             images = search.images(part + b"/" + label)
             if not images and part == b"train":
                 raise FileNotFoundError(f"{folder / 'train' / show(label)}: no images (.jpg, .jpeg or .png) in it")
-            found += [(path, numbers[label], size) for path, size in images]
-        if not found:
+            files += [(path, numbers[label], size) for path, size in images]
+        if not files:
             raise FileNotFoundError(
                 f"{folder / os.fsdecode(part)}: no images (.jpg, .jpeg or .png) in a folder for each class"
             )
-        parts.append(as_arrays(found))
+        parts.append(as_arrays(files))
     changed = [(os.fsdecode(path), when) for path, when in search.changed.items()]
     return Index(tuple(map(os.fsdecode, classes)), *parts), changed
 
 
 def show(name: bytes) -> str:
-    """A name that can't steer the terminal."""
+    """A name without control characters, which could steer the terminal."""
     return printable(os.fsdecode(name))
 
 
-def as_arrays(found: list[tuple[bytes, int, int]]) -> Files:
-    names, labels, sizes = zip(*found, strict=True)
+def as_arrays(files: list[tuple[bytes, int, int]]) -> Files:
+    names, labels, sizes = zip(*files, strict=True)
     return Files(
         numpy.frombuffer(b"".join(names), numpy.uint8),
         numpy.cumsum([len(name) for name in names], dtype=numpy.int64),

@@ -1,4 +1,4 @@
-"""Any tree of images, ``train/<class>/*`` and ``val/<class>/*``, read and decoded when a batch asks for them.
+"""Any tree of images, ``train/<class>/*`` and ``val/<class>/*``, read and decoded when a batch needs them.
 
 Memory does not grow with the number of images, but for about 50 bytes each in the index.
 """
@@ -24,8 +24,8 @@ MEAN, DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 LARGEST_FILE = 256 << 20
 UNREADABLE = ("error", "skip")
 OPTIONS = {"size": 224, "resize": 256, "unreadable": "error"}
-"""Side of the images; what the shorter side becomes before the centre is cut out for testing; what becomes of an image
-that can't be decoded: the run ends, or goes on without it."""
+"""Side of the images; length of the shorter side before the centre crop for testing; whether an image that can't be
+decoded ends the run (``"error"``) or is left out (``"skip"``)."""
 
 
 @dataclass(frozen=True)
@@ -103,8 +103,8 @@ def load(
     Args:
         folder: holds ``train`` and ``val``, and these a folder for each class.
         size, resize, unreadable: see ``OPTIONS``.
-        workers: how many processes decode; with 0 or ``None``, the one that trains does.
-        cache: where indexes are kept instead.
+        workers: how many processes decode; with 0 or ``None``, the training process does.
+        cache: where to keep the index instead.
     """
     if folder is None:
         raise FileNotFoundError(

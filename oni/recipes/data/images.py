@@ -14,23 +14,23 @@ __all__ = ["Dataset", "Images", "InMemory", "Samples", "Source"]
 
 
 class Samples(NamedTuple):
-    """What was read of a batch."""
+    """The samples that were read for a batch."""
 
     images: Tensor
     """Bytes (n, channels, height, width), on the CPU."""
     labels: Tensor
     """Whole numbers (n,)."""
     unread: Mapping[int, str] = {}
-    """Those that are missing among them, because they can't be read: by their place in the batch, which and why."""
+    """Samples that are missing because they can't be read: by position in the batch, which and why."""
 
 
 class Source(Protocol):
-    """Samples that are read when they are asked for.
+    """Samples that are read on demand.
 
     ``workers`` is how many processes read ahead; with 0 the training process reads. Such processes get a copy of the
-    source, so it must be picklable. ``mean`` is what is subtracted from pixels in [0, 1]: one number per channel. A
-    source may have their ``deviation`` too, by which they are then divided if a run asks for ``normalise=mean-std``.
-    ``skips`` is whether samples that can't be read are left out; otherwise the first one ends the run.
+    source, so it must be picklable. ``mean`` is subtracted from pixels in [0, 1]: one number per channel. A source may
+    also have a ``deviation``, by which pixels are divided if a run asks for ``normalise=mean-std``. ``skips`` says
+    whether samples that can't be read are left out; otherwise the first one ends the run.
     """
 
     @property
@@ -77,7 +77,7 @@ class Dataset(Protocol):
 
     @property
     def sha256(self) -> str:
-        """Which data these are: the same data have the same digest, other data another."""
+        """The digest of the data: equal for equal data, and different for others."""
         ...
 
 

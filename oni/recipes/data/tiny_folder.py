@@ -1,4 +1,4 @@
-"""A small folder of images made of random numbers, to see that everything runs where there are no photographs."""
+"""A small folder of images made of random numbers, to check that everything runs without photographs."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ OPTIONS = {**FOLDER_OPTIONS, "size": 32, "resize": 36}
 
 
 def load(folder: Path | None = None, **options: Any) -> ImageFolder:
-    """The folder in a temporary place."""
+    """The images, in a temporary folder."""
     place = make_folder()
     return load_folder(place, **options, cache=place)
 
 
 @functools.cache
 def make_folder() -> Path:
-    """Write the images once; they go when this process ends."""
+    """Write the images once; they are deleted when this process ends."""
     place = Path(tempfile.mkdtemp(prefix="oni-images-"))
     atexit.register(shutil.rmtree, place, ignore_errors=True)
     write_folder(place)

@@ -1,4 +1,4 @@
-"""Small images made of random numbers, to see that everything runs where there are no files."""
+"""Small images made of random numbers, to check that everything runs without any files."""
 
 from __future__ import annotations
 

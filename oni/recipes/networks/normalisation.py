@@ -10,14 +10,13 @@ NORMS = ("none", "batch", "group")
 
 
 def norm_layer(norm: str, channels: int, groups: int = 32, group_size: int = 0) -> nn.Module:
-    """A normalisation of so many channels, or nothing.
+    """A normalisation layer for a number of channels, or the identity.
 
     Args:
         norm: ``"none"``, ``"batch"`` or ``"group"``.
         channels: how many there are.
-        groups: of GroupNorm; capped at the number of channels, as the authors' code does, where it then is
-            InstanceNorm.
-        group_size: channels in each group instead, at most all of them; 0 for so many ``groups``.
+        groups: of GroupNorm, capped at the number of channels as in the authors' code: it is then InstanceNorm.
+        group_size: channels in each group, at most all of them; 0 to use ``groups`` instead.
 
     >>> norm_layer("group", 16).num_groups, norm_layer("group", 64, group_size=16).num_groups
     (16, 4)

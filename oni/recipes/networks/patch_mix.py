@@ -1,4 +1,4 @@
-"""A network whose Lipschitz constant its weights alone decide: patches, and mixing of tokens and of channels."""
+"""A network whose Lipschitz constant depends on its weights alone: patches, and mixing of tokens and channels."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ POOLINGS = ("none", "sum")
 def mixing(features: int, dim: int) -> nn.Sequential:
     """Two linear layers on the last axis, and GroupSort on an axis between them.
 
-    The second starts as the transpose of the first, which is orthogonal: what the layers do at first is to sort in
-    another basis, near the identity, so that the mean with their input keeps nearly all of it.
+    The second is initialised as the transpose of the first, which is orthogonal. So at first the layers sort in another
+    basis, which is close to the identity, and the mean with their input keeps nearly all of it.
     """
     first, second = nn.Linear(features, features), nn.Linear(features, features)
     nn.init.orthogonal_(first.weight)
@@ -29,7 +29,7 @@ def mixing(features: int, dim: int) -> nn.Sequential:
 
 
 class MixBlock(nn.Module):
-    """Mix tokens, then channels; each time the mean of what came in and what comes out."""
+    """Mix tokens, then channels; each time, return the mean of input and output."""
 
     def __init__(self, width: int, tokens: int) -> None:
         super().__init__()
@@ -44,7 +44,7 @@ class MixBlock(nn.Module):
 class PatchMix(nn.Module):
     r"""Patches of an image become tokens, ``depth`` blocks mix tokens and channels, a linear layer classifies.
 
-    A convolution with overlapping patches can stretch an image more than its weight shows. Here the weights tell all:
+    A convolution with overlapping patches can stretch an image more than its weight shows. Not here:
 
     - the patches' convolution has its kernel as stride, so it is applied to disjoint parts of the image, and keeps
       lengths if its reshaped weight has orthonormal columns, which takes a width of at least
@@ -52,11 +52,11 @@ class PatchMix(nn.Module):
     - a linear layer on the tokens, or on the channels, has the norm of its matrix;
     - :class:`oni.nn.GroupSort`, over pairs of channels, permutes;
     - (x + f(x)) / 2 is 1-Lipschitz if f is;
-    - the head has norm 1 if its rows are orthonormal. Then two of them are :math:`\sqrt 2` apart, and so much can a
-      perturbation of length 1 change the difference of two logits;
-    - it sees all tokens side by side, as no pooling keeps more of a signal. Of those that sum over tokens, the best
-      divides by :math:`\sqrt T`, the norm of a sum of T numbers: the mean, smaller by :math:`\sqrt T`, would shrink
-      every margin. But it drops whatever T tokens do not agree on, and with it most of the margin.
+    - the head has norm 1 if its rows are orthonormal. Then two rows are :math:`\sqrt 2` apart, so a perturbation of
+      length 1 changes the difference of two logits by at most :math:`\sqrt 2`;
+    - it sees all tokens side by side, because any pooling loses part of the signal. The best sum over tokens divides by
+      :math:`\sqrt T`, the norm of a sum of T numbers: the mean, smaller by :math:`\sqrt T`, would shrink every margin.
+      But a sum drops whatever the T tokens do not agree on, and with it most of the margin.
 
     So with weights of norm at most 1 (a method on all layers: ``change_output``) the network is 1-Lipschitz.
 

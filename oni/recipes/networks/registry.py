@@ -33,10 +33,10 @@ NETWORKS: dict[str, Callable[..., nn.Module]] = {
     "dcgan": dcgan,
     "resnet-gan": resnet_gan,
 }
-"""From the options of a network to the plain network; those of the task ``gan`` are two in one."""
+"""From the options of a network to the plain network. Those of the task ``gan`` hold two networks."""
 
 TOO_LARGE = re.compile("allocate memory|out of memory|overflow", re.IGNORECASE)
-"""What torch says of a tensor that is too large for the memory, or for any."""
+"""How torch reports a tensor that does not fit into memory."""
 TYPES: Mapping[str, type] = {"int": int, "float": float, "bool": bool, "str": str}
 
 
@@ -63,7 +63,7 @@ def complete_options(network: str, given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def check_type(network: str, parameter: inspect.Parameter, value: Any) -> None:
-    """Refuse a value that is not of the annotated type, where that is a simple one."""
+    """Refuse a value that is not of the annotated type, if that is a simple one."""
     annotation = parameter.annotation
     expected = TYPES.get(annotation if isinstance(annotation, str) else getattr(annotation, "__name__", ""))
     if expected is None or type(value) is expected or (expected is float and type(value) is int):
@@ -77,7 +77,7 @@ def construct_network(network: str, options: Mapping[str, Any]) -> nn.Module:
     """The plain network.
 
     Raises:
-        ValueError: if it does not fit into memory, or is no module.
+        ValueError: if it does not fit into memory, or is not a module.
     """
     try:
         module = NETWORKS[network](**options)
@@ -92,7 +92,7 @@ def construct_network(network: str, options: Mapping[str, Any]) -> nn.Module:
 
 
 def find_output_layer(network: nn.Module) -> str | None:
-    """The name of the layer that gives the classes: the last linear one, if there is any."""
+    """The name of the output layer: the last linear layer, if there is one."""
     linear = [name for name, module in network.named_modules() if isinstance(module, nn.Linear)]
     return linear[-1] if linear else None
 

@@ -13,7 +13,7 @@ WIDTHS = (16, 32, 64)
 
 
 class Block(nn.Module):
-    """Two 3x3 convolutions beside a shortcut that has no weights (option A)."""
+    """Two 3x3 convolutions, and a shortcut without weights (option A)."""
 
     def __init__(self, fan_in: int, width: int, stride: int, norm: str, groups: int, group_size: int) -> None:
         super().__init__()
@@ -30,7 +30,7 @@ class Block(nn.Module):
         return F.relu(self.norm2(self.conv2(out)) + self.shortcut(x))
 
     def shortcut(self, x: Tensor) -> Tensor:
-        """Every stride-th place, and zeros for the channels that x lacks."""
+        """Every stride-th position, and zeros for the channels that x lacks."""
         if self.stride == 1 and self.more == 0:
             return x
         return F.pad(x[:, :, :: self.stride, :: self.stride], (0, 0, 0, 0, 0, self.more))
@@ -39,15 +39,15 @@ class Block(nn.Module):
 class ResNetCIFAR(nn.Module):
     """A convolution, three stages of ``blocks`` basic blocks with 16, 32 and 64 filters, a linear layer: 6 blocks + 2.
 
-    Without normalisation, convolutions have a bias and start as torch starts them, uniform by fan-in; with it they
-    have none, and start as He's by fan-out.
+    Without normalisation, convolutions have a bias and torch's initialisation, uniform by fan-in. With it they have no
+    bias, and He initialisation by fan-out.
 
     Args:
         blocks: per stage.
         norm: ``"none"``, ``"batch"`` or ``"group"``, after each convolution.
         groups: of GroupNorm, at most the number of channels.
         classes: of the output.
-        group_size: channels in each group of GroupNorm, at most all; 0 for so many ``groups``.
+        group_size: channels in each group of GroupNorm, at most all of them; 0 to use ``groups`` instead.
         frozen_bias: never train the biases of convolutions: the authors' code leaves them out of its parameters.
     """
 

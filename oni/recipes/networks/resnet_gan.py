@@ -15,7 +15,7 @@ POOLINGS = ("sum", "average")
 
 
 def convolution(inputs: int, filters: int, kernel: int = 3, gain: float = 1.0) -> nn.Conv2d:
-    """A convolution that keeps the size, started at Xavier's uniform."""
+    """A convolution that keeps the size, with Xavier's uniform initialisation."""
     layer = nn.Conv2d(inputs, filters, kernel, padding=kernel // 2)
     nn.init.xavier_uniform_(layer.weight, gain)
     return layer
@@ -53,7 +53,7 @@ class Block(nn.Module):
     Args:
         inputs, filters: channels before and after.
         first: whether x is the image, on which there is no ReLU, and which the bypass pools before its convolution.
-        down: whether the size is halved; only then has the bypass a convolution.
+        down: whether the size is halved; only then does the bypass have a convolution.
     """
 
     def __init__(self, inputs: int, filters: int, *, first: bool = False, down: bool = False) -> None:
@@ -96,8 +96,8 @@ class Discriminator(nn.Module):
     Args:
         width: filters of every convolution.
         channels: of the images.
-        pooling: over the last 8 x 8 positions, ``"sum"`` as the paper prints, or ``"average"`` as the authors' code
-            has it: all scores are then a 64th of the others but for the bias.
+        pooling: over the last 8 x 8 positions, ``"sum"`` as printed in the paper, or ``"average"`` as in the authors'
+            code, which makes all scores, apart from the bias, 64 times smaller.
     """
 
     def __init__(self, width: int = 128, channels: int = 3, pooling: str = "sum") -> None:

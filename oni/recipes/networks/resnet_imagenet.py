@@ -21,7 +21,7 @@ def make_convolution(fan_in: int, width: int, kernel: int, stride: int = 1) -> n
 
 
 class Block(nn.Module):
-    """Convolutions with ReLU between them, beside a shortcut: the identity, or a 1x1 convolution if shapes differ.
+    """Convolutions with ReLU between them, and a shortcut: the identity, or a 1x1 convolution if shapes differ.
 
     A normalisation follows each convolution; in ResNetVar (``first``) it comes before, and so after the ReLU.
     """
@@ -48,16 +48,16 @@ class Block(nn.Module):
 
 
 class ResNet(nn.Module):
-    """A 7x7 stem, four stages with 64, 128, 256 and 512 filters, the mean over all places, a linear layer.
+    """A 7x7 stem, four stages with 64, 128, 256 and 512 filters, the mean over all positions, a linear layer.
 
-    Bottlenecks have their stride in the 3x3 convolution. Weights start as He's, by fan-out.
+    Bottlenecks have their stride in the 3x3 convolution. He initialisation by fan-out.
 
     Args:
         blocks: how many per stage.
         bottleneck: 1x1, 3x3, and a 1x1 convolution to four times as many channels, instead of two 3x3.
         norm: ``"none"``, ``"batch"`` or ``"group"``, after each convolution.
         variant: the paper's ResNetVar: normalisations come before convolutions, that is after the ReLU, none in the
-            stem, and one more after the last stage. Its shortcuts are as before, and no method changes them.
+            stem, and one more after the last stage. Its shortcuts are the same, and no method changes them.
         width: filters of the first stage.
         classes: of the output.
     """
@@ -97,7 +97,7 @@ class ResNet(nn.Module):
         self.fc = nn.Linear(channels, classes)
         self.stages = len(blocks)
         self.plain_layers = ("*.downsample.0",) if variant else ()
-        """Those that a method leaves alone, beside the output layer: as in the authors' code."""
+        """Layers that a method leaves alone, besides the output layer, as in the authors' code."""
         for module in self.modules():
             if isinstance(module, nn.Conv2d):
                 nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")

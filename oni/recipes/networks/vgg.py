@@ -10,19 +10,19 @@ __all__ = ["VGG"]
 
 
 class VGG(nn.Module):
-    """A 3x3 convolution, three blocks of ``g`` such, the mean over all places, a linear layer: 3g + 2 layers.
+    """A 3x3 convolution, three blocks of ``g`` more, the mean over all positions, a linear layer: 3g + 2 layers.
 
-    Filters are 32k, then 32k, 64k and 128k per block. The second and third block begin with stride 2: the paper says
-    so of each block, but its map sizes 32, 16 and 8 are those of its code. Weights start as He's, by fan-out.
+    There are 32k filters, then 32k, 64k and 128k per block. The second and third block begin with stride 2. The paper
+    says this of every block, but its map sizes of 32, 16 and 8 agree with its code. He initialisation by fan-out.
 
     Args:
         g: convolutions per block.
         k: width.
         classes: of the output.
-        bias: of the convolutions, starting at zero. The paper does not say; its code has one for OrthReg.
+        bias: of the convolutions, initialised to zero. The paper does not say; its code has one for OrthReg.
         norm: ``"none"``, ``"batch"`` or ``"group"``, between each convolution and its ReLU.
         groups: of GroupNorm, at most the number of channels.
-        frozen_bias: a bias that starts uniform, by fan-in, and is never trained: what the authors' code has for ONI.
+        frozen_bias: a bias that is initialised uniformly by fan-in and never trained, as in the authors' code for ONI.
     """
 
     def __init__(

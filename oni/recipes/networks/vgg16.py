@@ -19,17 +19,18 @@ BLOCKS = ((1, 2), (2, 2), (4, 3), (8, 3), (8, 3))
 
 
 class VGG16(nn.Module):
-    """Thirteen 3x3 convolutions in five blocks, a maximum over 2x2 after each, three linear layers.
+    """Thirteen 3x3 convolutions in five blocks, 2x2 max pooling after each block, three linear layers.
 
-    Convolutions start as He's by fan-out, biases at zero, linear layers as N(0, 0.01), or at another size so that they
-    pass on as much as those do. Methods are put on the convolutions alone, as in the authors' code.
+    He initialisation of convolutions by fan-out; biases start at zero. Linear layers start with a standard deviation of
+    0.01, rescaled at other sizes so that they pass on as much of the signal. Methods change the convolutions alone, as
+    in the authors' code.
 
     Args:
         width: filters of the first block.
         hidden: width of the two hidden linear layers.
-        places: rows and columns that are left, by a mean, before the linear layers.
+        places: rows and columns that average pooling leaves before the linear layers.
         norm: ``"none"``, ``"batch"`` or ``"group"``, between each convolution and its ReLU.
-        dropout: the chance of a hidden unit to be left out in training.
+        dropout: the probability that a hidden unit is dropped in training.
         classes: of the output.
     """
 
@@ -67,7 +68,7 @@ class VGG16(nn.Module):
             nn.Linear(hidden, classes),
         )
         self.plain_layers = ("classifier.0", "classifier.3")
-        """Those that a method leaves alone, beside the output layer."""
+        """Layers that a method leaves alone, besides the output layer."""
         for module in self.modules():
             if isinstance(module, nn.Conv2d):
                 nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")

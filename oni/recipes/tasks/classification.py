@@ -33,15 +33,15 @@ __all__ = ["Classification", "build_network", "input_dtype"]
 EVALUATION_BATCH = 1000
 """Samples at once in a measurement, at least."""
 CPU_IMAGES = 200
-"""The same for convolutions on a CPU, which are slower where a layer's maps do not fit into its cache."""
+"""The same for convolutions on a CPU, which slow down once a layer's feature maps no longer fit into its cache."""
 SCALE_BATCH = 128
-"""Samples by which learnable scales start, whatever the batch size."""
+"""Number of samples that learnable scales are initialised from, whatever the batch size."""
 TRIED = 64
-"""Samples on which a network of the user's own is tried, enough to see most classes."""
+"""Number of samples that a user's own network is tried on, enough to see most classes."""
 TOP = 5
-"""Where the data name more classes than this, a sample whose class is not among so many best is counted too."""
+"""If the data have more classes than this, the top-5 error is measured as well."""
 NAMED_AT_ONCE = 20
-"""Samples that can't be read, of which an epoch names no more."""
+"""The largest number of unreadable samples that are named after an epoch."""
 
 
 def build_network(config: Config) -> nn.Module:
@@ -67,10 +67,10 @@ def contains(network: nn.Module, kind: type[nn.Module]) -> bool:
 
 
 def choose_memory_format(network: nn.Module, device: torch.device, precision: str = "") -> torch.memory_format:
-    """Of the images: channels last where that makes training quicker, as ``oni bench images`` measures.
+    """The memory format of the images: channels last where that makes training faster, see ``oni bench images``.
 
-    On a CPU it does for convolutions, most where the weights stay as they are, but not with GroupNorm. On a GPU it is
-    what torch recommends for numbers of 16 bits.
+    On a CPU it is faster for convolutions, most of all with plain weights, but not with GroupNorm. On a GPU, torch
+    recommends it for 16-bit precision.
     """
     is_quick = device.type == "cpu" or (device.type == "cuda" and "16" in precision)
     last = is_quick and contains(network, nn.Conv2d) and not contains(network, nn.GroupNorm)
@@ -127,7 +127,7 @@ class Classification(Task):
         if self.with_top:
             self.metrics = (*self.metrics, "validation_top5_error", "test_top5_error")
         self.named: set[str] = set()
-        """Samples that can't be read and were named."""
+        """Unreadable samples that were already named."""
         skip = find_plain_layers(network, change_output=config.change_output)
         self.extra_loss = extra_loss(config.method, skip=skip, **config.method_options)
         if self.extra_loss and self.sharded:
@@ -192,7 +192,7 @@ class Classification(Task):
         return cached(self.models["network"]) if worth and not self.sharded else nullcontext()
 
     def add_gradients(self, network: Any, *, is_last: bool) -> None:
-        """The gradients of one part of a batch, and of what a method adds to the loss with the last."""
+        """Add the gradients of one part of a batch; with the last, also those of what the method adds to the loss."""
         images, labels = next(self.batches)
         logits = network(images)
         if len(labels) == self.share:
@@ -224,7 +224,7 @@ class Classification(Task):
 
     @torch.no_grad()
     def evaluate(self, part: Part) -> Totals:
-        """Loss and errors on every sample once."""
+        """Loss and errors over all samples of a part."""
         network = self.wrapped["network"]
         network.eval()
         totals = Totals(self.fabric)
@@ -256,7 +256,7 @@ class Classification(Task):
 
 
 def branch_stds(network: nn.Module) -> dict[str, float]:
-    """With which standard deviations the ends of residual branches start, so that their sum stays near 1."""
+    """Initial standard deviations for the ends of residual branches, so that the variance of their sum is near 1."""
     ends: list[str] | None = getattr(network, "branch_ends", None)
     if not ends:
         raise ValueError(f"small_branches=true needs a network with branch_ends; {type(network).__name__} has none")
@@ -264,7 +264,7 @@ def branch_stds(network: nn.Module) -> dict[str, float]:
 
 
 def check_temperature(config: Config) -> float:
-    """By how much the loss multiplies logits."""
+    """The factor by which the loss multiplies logits; refused unless it is a number above 0."""
     value = config.task_options["temperature"]
     if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
         raise ValueError(f"task_options.temperature must be a number above 0, got {value!r}")
@@ -272,7 +272,7 @@ def check_temperature(config: Config) -> float:
 
 
 def check_classes(config: Config, dataset: Dataset) -> None:
-    """Refuse a network that has not as many outputs as the data have classes."""
+    """Refuse a network whose number of outputs is not the number of classes in the data."""
     classes, outputs = len(getattr(dataset, "classes", ())), config.network_options.get("classes")
     if classes and isinstance(outputs, int) and outputs != classes:
         raise ValueError(
@@ -282,7 +282,7 @@ def check_classes(config: Config, dataset: Dataset) -> None:
 
 @torch.no_grad()
 def check_logits(name: str, network: nn.Module, images: Tensor, labels: Tensor) -> None:
-    """Refuse a network of the user's own that does not give a row of logits for each image; it stays as it is."""
+    """Refuse a user's own network that does not return a row of logits for each image. It is not changed."""
     training = network.training
     with torch.random.fork_rng():
         logits = network.eval()(images)

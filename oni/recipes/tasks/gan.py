@@ -9,21 +9,21 @@ The options of the task, in a configuration's ``task_options``:
 ``beta2``
     The second beta of adam; the first is the configuration's ``momentum``.
 ``updates``
-    Of the generator, in an epoch; 0 for one for each whole batch of the training images.
+    Updates of the generator in an epoch; 0 for as many as the training images have whole batches.
 ``epoch_decay``
-    What the learning rate is multiplied by after every epoch: 0.99 in the authors' code.
+    Factor of the learning rate after every epoch: 0.99 in the authors' code.
 ``reuse_batch``
-    Show the discriminator the same real images in all its updates between two of the generator, as the authors' code
-    does, and not fresh ones.
+    Whether the discriminator sees the same real images in all its updates between two of the generator, as in the
+    authors' code, instead of fresh ones.
 ``first_layer``
-    ``"method"``: the layers that read the image are as all others; ``"unnormalised"``: as the slip in the authors' code
-    has them, see :mod:`oni.baselines.unnormalised`.
+    ``"method"``: the layers that read the image are like all others; ``"unnormalised"``: with the slip of the authors'
+    code, see :mod:`oni.baselines.unnormalised`.
 ``ema``
-    The decay of a moving average of the generator's weights, which is then what is sampled from; 0 for none.
+    The decay of a moving average of the generator's weights, from which images are then sampled; 0 for none.
 ``distance_samples``
     How many images the distance of each epoch is measured on; 0 for no distance.
 ``keep_every``
-    Keep a copy of the generator every so many epochs, where ``updates`` says how long an epoch is; 0 for none.
+    Keep a copy of the generator every so many epochs, if ``updates`` sets the length of an epoch; 0 for none.
 
 The output layer of the discriminator has spectral normalisation, as in the authors' code; with the configuration's
 ``change_output`` it has the method.
@@ -81,7 +81,7 @@ def name_kept(update: int) -> str:
 
 
 def resize(images: Tensor, black: float = -1.0) -> Tensor:
-    """Images with black around them, 32 x 32."""
+    """Images padded with black to 32 x 32."""
     height, width = images.shape[-2:]
     if max(height, width) > IMAGE_SIZE:
         raise ValueError(f"images must be at most {IMAGE_SIZE} x {IMAGE_SIZE} for a GAN, got {height} x {width}")
@@ -92,7 +92,7 @@ def resize(images: Tensor, black: float = -1.0) -> Tensor:
 
 
 class GANTraining(Task):
-    """Train both networks in turns; measure losses, scores and a distance of generated from real images."""
+    """Train both networks in turns; measure losses, scores and a distance between generated and real images."""
 
     metrics: tuple[str, ...] = (
         "learning_rate",
@@ -136,7 +136,7 @@ class GANTraining(Task):
         self.step = 0
         generator = self.models["generator"]
         self.average = {name: value.clone() for name, value in generator.state_dict().items()}
-        """The moving average of the generator's state, where there is one."""
+        """The moving average of the generator's state, if there is one."""
         self.real_features: Tensor | None = None
 
     # What the engine asks for.
@@ -176,7 +176,7 @@ class GANTraining(Task):
     def measure(self) -> dict[str, float]:
         images = self.generate(self.options["distance_samples"] or SHEET)
         measured = {"learning_rate": self.learning_rate, **self.totals.means()}
-        # How much images differ from each other, beside 0.5 for those of CIFAR-10: a collapsed generator has 0.
+        # How much images differ from each other: about 0.5 in CIFAR-10, and 0 if the generator has collapsed.
         measured["pixel_deviation"] = float(images.std(0).mean())
         if self.options["distance_samples"] and self.is_measured:
             finite = bool(torch.isfinite(images).all())
@@ -290,7 +290,7 @@ class GANTraining(Task):
         return torch.cat(pieces).to(self.train_part.mean.dtype).contiguous()
 
     def distance(self, images: Tensor) -> float:
-        """The Frechet distance of generated from test images on random features."""
+        """The Frechet distance between generated and test images on random features."""
         from oni.recipes.metrics.frechet import frechet_distance
 
         extractor = RandomFeatures(self.channels).to(self.fabric.device)

@@ -1,4 +1,4 @@
-"""What training makes of the proxies, and of the weights that are computed from them."""
+"""How well conditioned the proxies stay in training, and how orthogonal the weights computed from them are."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ CONDITIONING = "conditioning"
 
 
 def watch_conditioning(model: nn.Module) -> dict[str, Any]:
-    """Of every orthogonal weight: condition number of its proxy, smallest singular value, delta and steps.
+    """For every orthogonal weight: the condition number of its proxy, its smallest singular value, delta and steps.
 
-    Where weights have a target, also for how many of them :func:`oni.retune` would change something, and its seconds.
+    If weights have a target, also how many of them :func:`oni.retune` would change, and how many seconds that takes.
     """
     rows = [row for row in summary(model).rows if row.sigma is not None and row.delta is not None]
-    found: dict[str, Any] = {
+    measured: dict[str, Any] = {
         "condition": [round(value, 4) for value in proxy_conditions(model)],
         "smallest": [round(row.sigma[0], 4) for row in rows if row.sigma is not None],
         "delta": [round(row.delta, 4) for row in rows if row.delta is not None],
         "steps": [row.steps for row in rows],
     }
     if not has_targets(model):
-        return found
+        return measured
     own = copy.deepcopy(model)
     since = time.perf_counter()
     changes = retune(own)
-    return {**found, "retuned": len(changes), "retune_seconds": round(time.perf_counter() - since, 4)}
+    return {**measured, "retuned": len(changes), "retune_seconds": round(time.perf_counter() - since, 4)}
 
 
 @torch.no_grad()

@@ -84,7 +84,7 @@ SMALL_BRANCHES = replace(
     changes={**ONI.changes, "small_branches": True},
     ours=True,
 )
-"""Scales start from data, as in the text, but residual branches are small enough that their sum stays near 1."""
+"""Scales start from data, as in the text, but residual branches start so small that their sum has a variance near 1."""
 RELEASED_GROUP_NORM = replace(
     GROUP_NORM,
     name="gn-released",
@@ -95,7 +95,7 @@ RELEASED_GROUP_NORM = replace(
 EVERY_ROW = (*ROWS, RELEASED_GROUP_NORM, SEARCHED, RELEASED_ONI, SMALL_BRANCHES)
 AT_BOTH_SIZES = tuple(row for row in EVERY_ROW if row is not SEARCHED)
 BEGINNINGS = (RELEASED_ONI, BATCH_NORM, ONI, XAVIER, SMALL_BRANCHES)
-"""Which of them train at the large rate?"""
+"""The rows whose first steps at the large rate show whether they train."""
 SLOW_BEGINNINGS = (ONI, XAVIER, BATCH_NORM)
 PRESETS: dict[str, dict[str, Any]] = {
     "smoke": {

@@ -1,4 +1,4 @@
-"""Figure 5: what becomes of orthogonal weights while a 10-layer MLP trains, and what that does to its errors."""
+"""Figure 5: how orthogonal weights change while a 10-layer MLP trains, and what that does to its errors."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def lowest_at_the_end(results: Results) -> Judgement:
 
 
 SPREAD = 0.01
-"""The standard deviation of singular values near 1 from which on a spectrum has spread: far more than rounding."""
+"""A spectrum has spread if its standard deviation is above this, which is far more than rounding."""
 
 
 def spectrum_spreads(results: Results) -> Judgement:

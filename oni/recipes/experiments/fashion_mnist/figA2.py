@@ -27,7 +27,7 @@ ONI = {"as printed": SCALED[20, "oni"], "Z orthogonal, not centred": ISOMETRIC_2
 ONI_NS = {"as printed": SCALED[20, "oni-ns"], "Z orthogonal, not centred": ISOMETRIC_20[1]}
 ROWS: list[Row] = [SCALED[20, "oni"], SCALED[20, "oni-ns"], *ISOMETRIC_20]
 VANISHED = 1e-3
-"""Of the signal at the other end of the network."""
+"""A signal has vanished if less than this share of it reaches the other end of the network."""
 
 
 # Claims.
@@ -50,7 +50,7 @@ def gradients_left(runs: Results, when: str) -> list[float]:
 
 
 def divide(a: float | None, b: float | None) -> float:
-    """Not a number where a run diverged."""
+    """The ratio; not a number if a run diverged."""
     return a / b if a is not None and b else math.nan
 
 

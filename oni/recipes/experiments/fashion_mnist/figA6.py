@@ -1,4 +1,4 @@
-"""Figure A6: the spectra that 1 to 7 Newton steps give, and how such rows train."""
+"""Figure A6: the spectra after 1 to 7 Newton steps, and how such networks train."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ __all__ = [
 ]
 
 AGAIN = "Also in short training on few classes: "
-"""The first words of claims that are judged on a part of ImageNet."""
+"""The first words of claims that are judged on part of ImageNet."""
 PAPER_DATA, PAPER_EPOCHS = "imagenet", 100
 LONG = {"steps": 100_000}
 """What a claim about trained networks needs: a fifth of the paper's half a million steps."""

@@ -70,7 +70,7 @@ def describe_memory(configs: Sequence[Config], hardware: Hardware) -> str:
     """The memory that the largest of these needs on each device, in words."""
     devices = hardware.devices * hardware.num_nodes
     size = configs[0].data_options["size"]
-    # Of each network once, with ONI if it is among its methods: that needs most.
+    # Each network once, with ONI if that is among its methods, because it needs most.
     largest = {json.dumps(config.network_options): config for config in configs if config.method != "oni"}
     largest |= {json.dumps(config.network_options): config for config in configs if config.method == "oni"}
     memory = max(estimate_memory(config, (3, size, size), devices=devices) for config in largest.values())

@@ -18,9 +18,9 @@ ENLARGED = 8
 
 
 def attack_network(folder: Path, dataset: Dataset, count: int) -> dict[str, Any]:
-    """Attack the first images that a run certifies, just inside their radius and at three times of it.
+    """Attack the first images that a run certifies, just inside their radius and at three times that radius.
 
-    Of the image whose radius is the median, the pixels are kept: as it is, and as the two attacks leave it.
+    For the image with the median radius, the pixels are kept: the original, and the results of both attacks.
     """
     import torch
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["EXPERIMENT", "STEPS", "Weight", "find_spectra"]
 
 RATES = ((SN, 3e-3), (ONI[2], 1e-3), (ONI[5], 3e-3), (ASKED[0.99], 1e-2), (CHOLESKY, 1e-2))
-"""Of 0.001, 0.003 and 0.01, each the one that certifies most of 1,000 held-out images at 0.5."""
+"""The best of 0.001, 0.003 and 0.01 for each: it certifies most of 1,000 held-out images at 0.5."""
 ROWS = tuple(replace(row, rate=rate) for row, rate in RATES)
 ATTACKED = ONI[5].name
 RADIUS = 0.5
@@ -45,7 +45,7 @@ SIDE = 256
 
 @dataclass(frozen=True)
 class Weight:
-    """A square weight as torch's linear layer starts it."""
+    """A square weight with the initialisation of torch's linear layer."""
 
     side: int
     seed: int
@@ -83,7 +83,7 @@ def plan(seed: int, *, seeds: int, side: int, width: int, samples: int, epochs: 
 
 
 def measure_any(run: Weight | Training, setting: Setting) -> dict[str, Any]:
-    """A spectrum; or a trained network with its certificate, and of one row what an attack finds."""
+    """A spectrum, or a trained network with its certificate; for one row, also what an attack finds."""
     if isinstance(run, Weight):
         return {"spectra": find_spectra(run)}
     measured = measure_run(run, setting)
@@ -214,7 +214,7 @@ def charts(results: Results) -> list[Chart]:
 
 
 def photographs(results: Results) -> dict[str, bytes]:
-    """One image with its certificate, before and after attacks, by what is to be seen."""
+    """One image with its certificate, before and after attacks, by caption."""
     return draw_attack(attacks_of(results)[0]) if attacks_of(results) else {}
 
 

@@ -1,4 +1,4 @@
-"""What pictures of Figures 1 to 4 share: deltas by step, and where eigenvalues lie. Import it only to draw."""
+"""What the pictures of Figures 1 to 4 share: deltas by step, and densities of eigenvalues. Import it only to draw."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = [
 ]
 
 HEIGHT = 2.7
-# Colour is the bound, as everywhere; dashes are without centring.
+# Colours show the bound, as everywhere; dashed lines are not centred.
 VARIANT_STYLE: dict[str, dict[str, Any]] = {
     "ONI": {"color": COLOURS["frobenius"], "linestyle": (0, (2.5, 2.5))},
     "ONI+Center": {"color": COLOURS["frobenius"], "linestyle": "-"},
@@ -35,7 +35,7 @@ VARIANT_STYLE: dict[str, dict[str, Any]] = {
 
 def draw_forms(axes: Axes, results: Results, quantity: str, variant: str, colour: str) -> None:
     """The stable form, and the printed one in both precisions until it leaves the picture."""
-    # From the bottom up: where they agree, all can be seen.
+    # Wide lines first, so that all can be seen where they agree.
     styles: list[tuple[str, str, str, dict[str, Any]]] = [
         ("literal", "float32", "as printed, float32", {"color": COLOURS["literal"], "linewidth": 3.2}),
         ("literal", "float64", "as printed, float64", {"color": tint(COLOURS["literal"], 0.5), "linewidth": 2.2}),
@@ -50,12 +50,12 @@ def draw_forms(axes: Axes, results: Results, quantity: str, variant: str, colour
 def draw_mean(axes: Axes, results: Results, quantity: str, **style: Any) -> None:
     """The mean over seeds by steps; a line ends at its first number that is not finite."""
     mean = results.mean(quantity)
-    # Far outside the picture is as good as infinite, which would end the line inside it.
+    # Clipped far outside the picture: an infinite value would end the line inside it.
     axes.plot([min(value, 1e6) for value in mean], **style)
 
 
 def draw_by_step(axes: Axes, by_seed: Sequence[Mapping[str, Sequence[float]]], colour: str, floor: float) -> None:
-    """Where the eigenvalues of all seeds lie, in a darker shade for later steps."""
+    """The density of the eigenvalues of all seeds, in a darker shade for later steps."""
     steps, handles = sorted(map(int, by_seed[0])), []
     for shade, step in zip(make_shades(colour, len(steps)), steps, strict=True):
         draw_density(axes, [value for by_step in by_seed for value in by_step[str(step)]], floor, color=shade)
@@ -66,7 +66,7 @@ def draw_by_step(axes: Axes, by_seed: Sequence[Mapping[str, Sequence[float]]], c
 
 
 def draw_density(axes: Axes, values: Sequence[float], floor: float, **style: Any) -> None:
-    """A histogram as an outline, over decades; what is below the floor is at it."""
+    """A histogram over decades, drawn as an outline; values below the floor are counted at it."""
     decades = -math.log10(floor)
     edges = [10 ** (-decades + index / 10) for index in range(round(10 * decades) + 1)]
     within = [min(max(value, edges[0]), edges[-1]) for value in values]
@@ -74,14 +74,14 @@ def draw_density(axes: Axes, values: Sequence[float], floor: float, **style: Any
 
 
 def label_eigenvalues(axes: Axes, floor: float) -> None:
-    """Axes of a histogram over decades."""
+    """Label the axes of a histogram over decades."""
     axes.set(xscale="log", xlabel=r"eigenvalues of $WW^\top$", ylabel="share of all", xlim=(floor / 1.3, 2))
     axes.set_xticks([floor, 1e-3, 1e-2, 1e-1, 1], [r"$\leq 10^{-4}$", "$10^{-3}$", "0.01", "0.1", "1"])
     axes.minorticks_off()
 
 
 def shares(values: Sequence[float]) -> list[float]:
-    """Weights with which a histogram shows parts of the whole."""
+    """Weights that make a histogram show shares of the whole."""
     return [1 / len(values)] * len(values)
 
 

@@ -1,7 +1,7 @@
 """What Figures 2 to 4 share: random matrices under the iteration, in its stable form and as the paper prints it.
 
-The paper gives the matrices' distributions and not its seeds, so every number here is over several. Wherever the
-recurrence may be to blame, both its stable form and the one that the paper prints are run, in float64 and float32.
+The paper gives the distributions of its matrices but not its seeds, so every number here is over several seeds. Where
+a result may depend on the form of the recurrence, both the stable and the printed form are run, in float64 and float32.
 """
 
 from __future__ import annotations
@@ -55,9 +55,9 @@ VARIANTS = {
 FORMS = [(form, precision) for form in ("stable", "literal") for precision in ("float64", "float32")]
 
 ROUNDING = 1e-9
-"""A delta below this is rounding noise in float64, and need not fall."""
+"""A delta below this is rounding noise in float64 and need not decrease."""
 CLOSE = 1e-3
-"""How near the delta of another form or precision must stay to that of the stable form in float64."""
+"""How close the delta of another form or precision must stay to that of the stable form in float64."""
 NO_NUMBERS = (
     "The paper shows a plot and no numbers. Ours: means over seeds, ± their standard deviation; inf means not finite."
 )
@@ -89,7 +89,7 @@ def draw_gaussian(shape: Sequence[int], mean: float, seed: int) -> Tensor:
 
 
 def eigenvalues(W: Tensor) -> Tensor:
-    """Those of W W^T, largest first, the zeros of a tall W included."""
+    """The eigenvalues of W W^T, largest first, with the zeros of a tall W."""
     values = spectrum(W) ** 2
     return torch.nn.functional.pad(values, (0, W.shape[-2] - values.shape[-1]))
 
@@ -112,7 +112,7 @@ def measure_convergence(run: Convergence, setting: object = None) -> dict[str, A
 def make_convergence_plan(
     shape: tuple[int, ...], mean: float, variants: Sequence[str], steps: int, at: tuple[int, ...]
 ) -> Callable[..., list[Convergence]]:
-    """All forms of all variants; eigenvalues of the first form alone, as the others may not be finite."""
+    """All forms of all variants; eigenvalues of the first form only, because the others may not be finite."""
 
     def plan(seed: int, seeds: int) -> list[Convergence]:
         return [

@@ -1,4 +1,4 @@
-"""Figure 1: how the steps of ONI stretch singular values, of a matrix of full rank and of a singular one."""
+"""Figure 1: how the steps of ONI stretch the singular values of a matrix of full rank and of a singular one."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def measure(run: Stretch, setting: object = None) -> dict[str, Any]:
 def stretches_towards_one(results: Results) -> Judgement:
     sigmas = results.where(kind="full rank").values("sigma")
     paths = [path for sigma in sigmas for path in zip(*(sigma[str(t)] for t in range(STEPS + 1)), strict=True)]
-    # In sorted order: the map keeps it. 1e-9: rounding at the fixed point.
+    # Sorted values can be compared by index, because the map is monotone.
     rises = all(after > before - ROUNDING for path in paths for before, after in itertools.pairwise(path))
     largest = max(max(path) for path in paths)
     least = ", ".join(f"{min(path[t] for path in paths):.3f}" for t in SHOWN)

@@ -33,7 +33,7 @@ __all__ = ["EXPERIMENT", "MEAN", "SHAPE", "STEPS"]
 SHAPE, MEAN = (64, 256), 3.0
 STEPS = 15
 GOOD = 0.1
-"""The part of its start below which a delta is called good."""
+"""A delta below this share of its initial value is called good."""
 
 
 # Claims.

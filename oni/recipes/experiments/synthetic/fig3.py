@@ -123,7 +123,7 @@ def make_table(results: Results) -> Comparison:
 
 
 def draw(results: Results) -> Figure:
-    """Four variants, their eigenvalues after one step, and what float32 makes of them as printed."""
+    """Four variants, their eigenvalues after one step, and the printed form in float32."""
     from matplotlib.figure import Figure
 
     from oni.recipes.experiments.synthetic.drawing import (

@@ -1,4 +1,4 @@
-"""Figure A1: the eigenvalues that OLM in groups gives a square matrix."""
+"""Figure A1: the eigenvalues of a square matrix after OLM in groups."""
 
 from __future__ import annotations
 

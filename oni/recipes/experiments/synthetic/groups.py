@@ -1,4 +1,4 @@
-"""What Table A2 and Figure A1 share: OLM can't take more rows than columns at once, and splits them into groups."""
+"""What Table A2 and Figure A1 share: OLM can't orthogonalise more rows than columns, and splits them into groups."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from oni.recipes.experiments.verdicts import Judgement
 __all__ = ["FULL_STEPS", "GROUPED", "Grouping", "make_grouping_plan", "measure_grouping"]
 
 FULL_STEPS = 15
-"""Steps of ONI where the paper says full: its delta is then down to rounding."""
+"""Steps of ONI where the paper says full: delta is then at the level of rounding."""
 GROUPED = ["OLM-G32", "OLM-G16", "OLM-G8"]
 
 
@@ -38,7 +38,7 @@ class Grouping:
 
 @one_thread()
 def measure_grouping(run: Grouping, setting: object = None) -> dict[str, Any]:
-    """The deltas and, of a square matrix, the eigenvalues of W W^T."""
+    """The deltas and, for a square matrix, the eigenvalues of W W^T."""
     Z = draw_gaussian(run.shape, 0.0, run.seed)
     if run.method == "ONI":
         W = orthogonalize(Z, FULL_STEPS, center=False)

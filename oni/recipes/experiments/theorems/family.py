@@ -1,6 +1,6 @@
-"""What the two theorems share. An expectation is held against its estimate by a test at 99 %.
+"""What the two theorems share: random orthonormal matrices, and the limit of a test at 99 %.
 
-The test is corrected for the number of entries that are tested.
+An expectation is tested against its estimate, with a correction for the number of entries that are tested.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ __all__ = ["EXACT", "confidence_limit", "draw_orthonormal"]
 STEPS = 30
 """Newton steps after which the short side is orthonormal up to rounding."""
 EXACT = 1e-9
-"""Rounding of a norm's ratio."""
+"""Bound on the rounding error of a ratio of norms."""
 CONFIDENCE = 0.99
 LAST: dict[tuple[tuple[int, ...], bool], tuple[Tensor, Tensor]] = {}
-"""The last matrices drawn of each shape, and what was made of them."""
+"""The last matrices drawn of each shape, and their orthogonalisation."""
 
 
 def draw_orthonormal(

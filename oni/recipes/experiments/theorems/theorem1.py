@@ -1,4 +1,4 @@
-"""Theorem 1 by simulation: what an orthogonal weight keeps of a signal that goes through it, and of its gradient."""
+"""Theorem 1 by simulation: what an orthogonal weight preserves of a signal and of its gradient."""
 
 from __future__ import annotations
 
@@ -171,7 +171,7 @@ def make_table(results: Results) -> Comparison:
 
 
 def draw(results: Results) -> Figure:
-    """What becomes of the norms, and of the variances, on the way there and back."""
+    """The ratios of norms and of variances, forward and backward."""
     from matplotlib.figure import Figure
 
     from oni.style import COLOURS, PAGE_WIDTH

@@ -1,4 +1,4 @@
-"""Theorem 2 by simulation: what orthogonal weights times sqrt 2 keep of a signal that goes through ReLUs."""
+"""Theorem 2 by simulation: what orthogonal weights scaled by sqrt 2 preserve of a signal through ReLUs."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ MEASURES: dict[str, Callable[[torch.Generator, bool, float, int], dict[str, Any]
 
 
 def predict_gain(center: bool, scale: str, way: str) -> float:
-    """The gain in mean square that theory has for a layer."""
+    """The gain in mean square of a layer, by theory."""
     lost = 1 / math.pi if center and way == "forward" else 0.0
     return SCALES[scale] ** 2 / 2 * (1 - lost)
 

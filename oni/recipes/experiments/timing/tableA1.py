@@ -1,8 +1,8 @@
 """Table A1: how long a convolution takes forward and backward, alone and with its weight orthogonalised.
 
-Contenders take turns in rounds and are compared within a round: what else the machine does then slows all of them
-alike. What orthogonalisation adds does not depend on the batch, so it is timed with a small one, beside which it can
-be seen; its ratio at the paper's batch is what was added over the time of the plain convolution at that batch.
+Contenders take turns in rounds and are compared within a round, so other load on the machine slows all of them alike.
+The time that orthogonalisation adds does not depend on the batch, so it is measured with a small batch, where it is a
+large part of the whole. The ratio at the paper's batch is this time over that of the plain convolution at that batch.
 """
 
 from __future__ import annotations
@@ -54,18 +54,18 @@ ROOMY, WORST = "k3 n256 m256", "k1 n1024 m32"
 
 @dataclass(frozen=True)
 class ConvolutionTimes:
-    """All ways to have one convolution, timed in turns."""
+    """All variants of one convolution, timed in turns."""
 
     case: str
     batch: int
-    """The batch at which what is added is timed."""
+    """The batch at which the added time is measured."""
     side: int
     shrink: int
     """By how much the number of channels is divided."""
     seconds: float
     """The time budget."""
     rounds: int
-    """At least so many, whatever they take."""
+    """At least so many, however long they take."""
     seed: int
 
     def describe(self) -> str:
@@ -74,7 +74,7 @@ class ConvolutionTimes:
 
 
 class Authors(nn.Module):
-    """The recurrence as its authors released it, as a parametrization."""
+    """The recurrence of the released code, as a parametrization."""
 
     def __init__(self, steps: int) -> None:
         super().__init__()
@@ -85,7 +85,7 @@ class Authors(nn.Module):
 
 
 def make_contenders(kernel: int, channels: int) -> dict[str, nn.Module]:
-    """Every way to have such a convolution."""
+    """Every variant of such a convolution, by name."""
     shape = (channels, channels, kernel)
     modules: dict[str, nn.Module] = {"plain": make_plain(*shape)}
     for steps in STEPS:
@@ -109,7 +109,7 @@ def run_step(module: nn.Module, x: Tensor, G: Tensor) -> None:
 
 
 def measure(run: ConvolutionTimes, setting: object = None) -> dict[str, Any]:
-    """Times in milliseconds: of every contender its quartiles, and what it adds to the plain one with an interval."""
+    """In milliseconds: the quartiles of every contender, and the time it adds to the plain one, with an interval."""
     kernel, channels, full_batch = CASES[run.case]
     torch.manual_seed(run.seed)
     modules = make_contenders(kernel, channels // run.shrink)
@@ -139,7 +139,7 @@ def measure(run: ConvolutionTimes, setting: object = None) -> dict[str, Any]:
 def time_in_turns(
     calls: Mapping[str, Callable[[], None]], seconds: float, rounds: int, *, warm: bool = True
 ) -> dict[str, Times]:
-    """The seconds of each call in every round, after one that is not counted."""
+    """The seconds of each call in every round, after a first call that is not counted."""
     if warm:
         for call in calls.values():
             call()
@@ -175,10 +175,10 @@ def find_run(results: Results, case: str) -> Run:
 
 
 def ratio_interval(results: Results, case: str, name: str) -> Interval:
-    """The time beside the plain convolution's, at the paper's batch."""
+    """The time relative to the plain convolution, at the paper's batch."""
     measured = find_run(results, case).measured
     added, plain = Interval(*measured["added"][name]), Interval(*measured["plain_at_full_batch"])
-    # The less the plain one takes, the more is what was added beside it.
+    # The faster the plain one, the larger the ratio.
     bounds = [value / time for value in (added.low, added.high) for time in (plain.low, plain.high)]
     return Interval(1 + min(bounds), 1 + added.value / plain.value, 1 + max(bounds))
 
@@ -240,7 +240,7 @@ def more_steps_take_longer(results: Results) -> Judgement:
 
 
 def join_pairs(verdicts: Sequence[Verdict], text: str) -> Judgement:
-    """Whether all pairs of intervals lie as they should."""
+    """Whether the first interval of every pair is below the second."""
     overlapping = verdicts.count(Verdict.UNDECIDED)
     counted = f"{overlapping} of {len(verdicts)} pairs of intervals overlap; " if overlapping else ""
     return all_hold(verdicts), counted + text
@@ -354,7 +354,7 @@ def draw(results: Results) -> Figure:
 SMALL_BATCHES = {
     case: 1 if channels == 1024 else 2 if kernel == 3 else 8 for case, (kernel, channels, _) in CASES.items()
 }
-"""At which the plain convolution takes no longer than what orthogonalisation adds."""
+"""Batches at which the plain convolution takes no longer than orthogonalisation."""
 SECONDS = {case: 60.0 if channels == 1024 else 25.0 for case, (_, channels, _) in CASES.items()}
 
 EXPERIMENT = Experiment(
