@@ -5,8 +5,9 @@ from dataclasses import replace
 import pytest
 
 from oni.recipes.experiments.experiment import Results, Run
-from oni.recipes.experiments.studies import practice
-from oni.recipes.experiments.studies.step_times import StepTimes, time_steps
+from oni.recipes.experiments.studies import practice, step_times
+from oni.recipes.experiments.studies.family import MethodTimes
+from oni.recipes.experiments.studies.step_times import StepTimes, time_networks, time_steps
 from oni.recipes.experiments.studies.trials import BATCH_NORM, HE, ONI, best_trials, find_longer, make_rows
 
 EXPERIMENT = practice.EXPERIMENT
@@ -186,6 +187,20 @@ def test_table_and_charts():
 def test_what_it_sweeps_is_refused(key):
     with pytest.raises(ValueError, match=f"{key} can't be overridden for practice, which "):
         EXPERIMENT.check_overrides({key: 1})
+
+
+def test_the_networks_that_are_timed_have_the_user_s_changes(monkeypatch):
+    """Otherwise errors at equal time would be those of other networks."""
+    timed = []
+    monkeypatch.setattr(step_times, "time_networks", lambda configs, **_: timed.append(configs) or {})
+    changes = {"network_options.width": 16, "batch_size": 8, "precision": "64-true"}
+    row = make_rows(2)[ONI]
+    time_steps(StepTimes(2, 0, 0.01).override(changes), {"oni": row})
+    MethodTimes("fashion-mnist", 0, 0.01).override(changes).measure()
+    for config in [configs[name] for configs, name in zip(timed, ("oni", "oni-2"), strict=True)]:
+        assert (config.network_options["width"], config.batch_size, config.precision) == (16, 8, "64-true")
+    monkeypatch.undo()
+    assert time_networks({"oni": timed[0]["oni"]}, seed=0, seconds=0.01)["milliseconds"]["oni"][1] > 0
 
 
 def test_steps_are_timed_in_turns():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from oni.machine import find_version
@@ -122,10 +122,12 @@ class MethodTimes:
     seed: int
     seconds: float
     """The time budget."""
+    overrides: Mapping[str, Any] = field(default_factory=dict)
+    """The user's changes to the networks that are trained, and so to those that are timed."""
 
     def override(self, overrides: Mapping[str, Any]) -> MethodTimes:
-        """The same: what the user changes is of training."""
-        return self
+        """The times with the user's changes."""
+        return replace(self, overrides=dict(overrides))
 
     def describe(self) -> str:
         """As on the command line."""
@@ -138,7 +140,9 @@ class MethodTimes:
         sizes = PRESETS["full"]["parts"][self.group]
         base = make_base(self.group, **{name: sizes[name] for name in ("data", "network", "batch_size", "epochs")})
         rows = ROWS if self.group == FASHION else PATCHES
-        configs = {row.name: apply_changes(base, row.changes) for row in rows if is_installed(row.name)}
+        configs = {
+            row.name: apply_changes(base, {**row.changes, **self.overrides}) for row in rows if is_installed(row.name)
+        }
         return time_networks(configs, seed=self.seed, seconds=self.seconds)
 
 

@@ -25,9 +25,10 @@ class StepTimes:
     seconds: float
     """The time budget."""
     overrides: Mapping[str, Any] = field(default_factory=dict)
+    """The user's changes to the networks that are trained, and so to those that are timed."""
 
     def override(self, overrides: Mapping[str, Any]) -> StepTimes:
-        return self
+        return replace(self, overrides=dict(overrides))
 
     def describe(self) -> str:
         return f"{self.depth} layers, time of a step"
@@ -35,8 +36,8 @@ class StepTimes:
 
 def time_steps(run: StepTimes, rows: Mapping[str, Row]) -> dict[str, Any]:
     """Forward, backward and update of every network of this depth on one batch, in turns; in milliseconds."""
-    config = make_config(data="fashion-mnist", samples=0, epochs=1)
-    configs = {name: apply_changes(replace(config, batch_size=BATCH), row.changes) for name, row in rows.items()}
+    config = make_config(data="fashion-mnist", samples=0, epochs=1, batch_size=BATCH)
+    configs = {name: apply_changes(config, {**row.changes, **run.overrides}) for name, row in rows.items()}
     return time_networks(configs, seed=run.seed, seconds=run.seconds)
 
 
@@ -46,12 +47,12 @@ def time_networks(configs: Mapping[str, Config], *, seed: int, seconds: float) -
     import torch.nn.functional as F
 
     from oni.recipes.data.datasets import DATASETS
-    from oni.recipes.tasks.classification import build_network
+    from oni.recipes.tasks.classification import build_network, input_dtype
 
     torch.manual_seed(seed)
 
     def make_step(config: Config) -> Callable[[], object]:
-        images = torch.randn(config.batch_size, *DATASETS[config.data].shape)
+        images = torch.randn(config.batch_size, *DATASETS[config.data].shape, dtype=input_dtype(config))
         labels = torch.randint(DATASETS[config.data].classes, (config.batch_size,))
         model = build_network(config)
         optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
