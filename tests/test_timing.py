@@ -2,7 +2,7 @@ import itertools
 
 import pytest
 
-from oni.timing import SHARES, interleaved, paired_ratio, quartiles, rotated
+from oni.timing import SHARES, interleaved, paired_ratio, quartiles, shuffle
 
 
 class Clock:
@@ -58,19 +58,21 @@ def test_a_paired_ratio_takes_only_rounds_in_which_both_ran():
     assert paired_ratio({}, {}) is None
 
 
-def test_everyone_is_in_every_place_once():
-    names = ["a", "b", "c"]
-    orders = [rotated(names, number) for number in range(3)]
-    for place in range(3):
-        assert sorted(order[place] for order in orders) == names
-    assert rotated(names, 3) == names
+def test_nobody_always_follows_the_same():
+    names = list("abcde")
+    orders = [shuffle(names, number) for number in range(60)]
+    assert all(sorted(order) == names for order in orders)
+    assert orders == [shuffle(names, number) for number in range(60)], "the same in all processes"
+    followed = {name: {order[order.index(name) - 1] for order in orders if order[0] != name} for name in names}
+    assert all(before == set(names) - {name} for name, before in followed.items())
+    assert {order[0] for order in orders} == set(names)
 
 
-def test_rounds_rotate_until_the_time_is_up():
+def test_rounds_are_shuffled_until_the_time_is_up():
     times, log, done = measured({"a": 1.0, "b": 1.0, "c": 1.0, "d": 1.0, "e": 1.0}, seconds=28, least_rounds=2)
     # A round takes 5 s, and none begins at or after 28 s.
     assert len(log) == 30
-    assert [log[i : i + 5] for i in range(0, 30, 5)] == [rotated(list("abcde"), number) for number in range(6)]
+    assert [log[i : i + 5] for i in range(0, 30, 5)] == [shuffle(list("abcde"), number) for number in range(6)]
     assert all(taken == dict.fromkeys(range(6), 1.0) for taken in times.values())
     assert done[0] == 0
     assert done == sorted(done)

@@ -26,7 +26,7 @@ from oni.bench.training import TrainingStep, classification
 from oni.models.cache import CACHE
 from oni.models.roll_call import Place
 from oni.models.share import Sharing
-from oni.timing import Times, rotated
+from oni.timing import Times, shuffle
 
 __all__ = ["main"]
 
@@ -90,7 +90,7 @@ def run_in_turns(steps: dict[str, Callable[[], Tensor]], seconds: float, least_r
         dist.broadcast(enough, 0)
         if enough:
             return times
-        for name in rotated(list(steps), number):
+        for name in shuffle(list(steps), number):
             dist.barrier()
             before = time.perf_counter()
             steps[name]()
