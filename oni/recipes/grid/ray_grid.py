@@ -138,8 +138,7 @@ def train_here(number: int, pickled: bytes, resume: bool, threads: int, gpus: fl
     """Train a run in this Ray worker."""
     import ray
 
-    # Not ray.get: in a task that was cancelled it raises KeyboardInterrupt at once, and the last message could be lost.
-    messenger = Messenger(number, mailbox.put.remote, lambda receipt: receipt.future().result(CONNECT_SECONDS))
+    messenger = Messenger(number, mailbox.put.remote, lambda receipt: ray.get(receipt, timeout=CONNECT_SECONDS))
     # From before torch is loaded, which takes seconds, so that a request to stop is never lost.
     with catch_signals():
         try:

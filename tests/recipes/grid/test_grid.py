@@ -1,6 +1,5 @@
 """``oni reproduce --engine ray`` on a real Ray: interrupted, a worker killed, and yet the same as without it."""
 
-import asyncio
 import json
 import os
 import signal
@@ -18,7 +17,6 @@ from oni.cli import main
 from oni.errors import make_install_command
 from oni.recipes.experiments.record import RUNS
 from oni.recipes.grid import jobs, ray_grid
-from oni.recipes.progress.mailbox import Mailbox
 from oni.recipes.progress.overall import Overall
 from oni.recipes.training.interruption import Interrupted
 
@@ -111,13 +109,6 @@ def test_ray(run, tmp_path, monkeypatch, assert_equal_states):
                 os.kill(pid, signal.SIGKILL)
                 return folder
 
-    class SlowMailbox(Mailbox):  # defined here, so that Ray's workers get its code
-        """A message arrives late, as on a busy machine."""
-
-        async def put(self, message):
-            await asyncio.sleep(0.5)
-            super().put(message)
-
     # One start of Ray for everything, as it takes seconds; without it, each command would start its own.
     with ray_grid.connect(jobs.Engine("ray"), Overall("tests", 0, "none")):
         code, _, err = run(*FOUR, "--engine", "ray", "--out", tmp_path / "four", "--plain")
@@ -126,8 +117,7 @@ def test_ray(run, tmp_path, monkeypatch, assert_equal_states):
             f"figA2, {number} of 4" for number in (1, 2, 3, 4)
         ]
 
-        with meanwhile(interrupt), monkeypatch.context() as slowly:
-            slowly.setattr(ray_grid, "Mailbox", SlowMailbox)
+        with meanwhile(interrupt):
             code, _, err = run(*command, "--plain")
         assert code == 130, err
         assert "Traceback" not in err
