@@ -65,12 +65,13 @@ def overview(results: Path, path: str) -> str:
 
 def draw_overview(results: Path) -> Figure:
     """Above a spectrum that is stretched, below what that is good for; narrow, to be read on a phone."""
-    figure = Figure(figsize=(OVERVIEW_WIDTH, 4.4))
+    figure = Figure(figsize=(OVERVIEW_WIDTH, 4.9))
     above, below = figure.subplots(2, 1)
     draw_spectrum(above, results)
     chart = read_chart(results)
     draw_chart(below, chart)
-    below.legend(below.lines, [series.name for series in chart.series], loc="best", fontsize=7)
+    names = [series.name for series in chart.series]
+    below.legend(below.lines, names, loc="upper center", bbox_to_anchor=(0.5, -0.22), ncols=2, fontsize=7)
     return figure
 
 
