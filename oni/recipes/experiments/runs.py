@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from oni.recipes.experiments.search import Changes, Search, choose, describe_choice, lower_rates
 from oni.recipes.experiments.texts import format_override
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from oni.recipes.training.run import Result
 
     BuildWatchers = Callable[[Config, Dataset], Mapping[str, Watch]]
+
+R = TypeVar("R", bound="Result | None")
 
 __all__ = [
     "COLOURS",
@@ -267,11 +269,7 @@ def measure(
     """
     tried = [train(config, setting, watchers) for config in training.trials()]
     chosen, errors = choose(training.search, tried)
-    result = train(training.with_choice(chosen), setting, watchers)
-    for lower in lower_rates(training.search, chosen):
-        if not result.diverged:
-            break
-        chosen, result = lower, train(training.with_choice(lower), setting, watchers)
+    chosen, result = lower_until_it_trains(training, chosen, lambda config: train(config, setting, watchers))
     return {**read_result(result, keep), **describe_choice(training.search, chosen, errors)}
 
 
@@ -282,12 +280,18 @@ def read_finished(training: Training, setting: Setting) -> list[Result] | None:
         return None
     results = [result for result in tried if result is not None]
     chosen, _ = choose(training.search, results)
-    last = find(training.with_choice(chosen), setting)
-    for lower in lower_rates(training.search, chosen):
-        if last is None or not last.diverged:
-            break
-        last = find(training.with_choice(lower), setting)
+    _, last = lower_until_it_trains(training, chosen, lambda config: find(config, setting))
     return None if last is None else [*results, last]
+
+
+def lower_until_it_trains(training: Training, chosen: Changes, get_result: Callable[[Config], R]) -> tuple[Changes, R]:
+    """The choice whose run does not diverge, beginning with the given one, and the result of that run."""
+    result = get_result(training.with_choice(chosen))
+    for lower in lower_rates(training.search, chosen):
+        if result is None or not result.diverged:
+            break
+        chosen, result = lower, get_result(training.with_choice(lower))
+    return chosen, result
 
 
 def read_result(result: Result, keep: Sequence[str] = ()) -> dict[str, Any]:
