@@ -98,9 +98,13 @@ def mean_error(runs: Results, part: str = "train", epoch: int = -1) -> float:
 
 
 def list_rates(runs: Results) -> str | Quantity:
-    """The learning rate of a row; several where seeds diverged and were trained again at a lower one."""
+    """The learning rates of a row, and those at which seeds diverged and were trained again at a lower one."""
     rates = sorted({run.measured["learning_rate"] for run in runs})
-    return Quantity(rates[0], digits=None) if len(rates) == 1 else ", ".join(f"{rate:g}" for rate in rates)
+    diverged = sorted({rate for run in runs for rate in run.measured.get("diverged", ())})
+    if len(rates) == 1 and not diverged:
+        return Quantity(rates[0], digits=None)
+    listed = (", ".join(f"{rate:g}" for rate in some) for some in (rates, diverged))
+    return "; diverged at ".join(filter(None, listed))
 
 
 def summarise_cost(runs: Results) -> list[str | Quantity]:

@@ -269,8 +269,8 @@ def measure(
     """
     tried = [train(config, setting, watchers) for config in training.trials()]
     chosen, errors = choose(training.search, tried)
-    chosen, result = lower_until_it_trains(training, chosen, lambda config: train(config, setting, watchers))
-    return {**read_result(result, keep), **describe_choice(training.search, chosen, errors)}
+    attempts, result = lower_until_it_trains(training, chosen, lambda config: train(config, setting, watchers))
+    return {**read_result(result, keep), **describe_choice(training.search, attempts, errors)}
 
 
 def read_finished(training: Training, setting: Setting) -> list[Result] | None:
@@ -284,14 +284,16 @@ def read_finished(training: Training, setting: Setting) -> list[Result] | None:
     return None if last is None else [*results, last]
 
 
-def lower_until_it_trains(training: Training, chosen: Changes, get_result: Callable[[Config], R]) -> tuple[Changes, R]:
-    """The choice whose run does not diverge, beginning with the given one, and the result of that run."""
-    result = get_result(training.with_choice(chosen))
+def lower_until_it_trains(
+    training: Training, chosen: Changes, get_result: Callable[[Config], R]
+) -> tuple[list[Changes], R]:
+    """The choices that were trained, from the given one to the first that does not diverge, and its result."""
+    attempts, result = [chosen], get_result(training.with_choice(chosen))
     for lower in lower_rates(training.search, chosen):
         if result is None or not result.diverged:
             break
-        chosen, result = lower, get_result(training.with_choice(lower))
-    return chosen, result
+        attempts, result = [*attempts, lower], get_result(training.with_choice(lower))
+    return attempts, result
 
 
 def read_result(result: Result, keep: Sequence[str] = ()) -> dict[str, Any]:

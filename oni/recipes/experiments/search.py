@@ -75,12 +75,22 @@ def share_at(certificate: Mapping[str, Any], radius: float) -> float:
     return float(min(pairs, key=lambda pair: abs(pair[0] - radius))[1])
 
 
-def describe_choice(search: Search | None, chosen: Changes, errors: Sequence[float | None]) -> dict[str, Any]:
-    """The choice and all candidates with their errors, as in ``results.json``."""
+def describe_choice(
+    search: Search | None, attempts: Sequence[Changes], errors: Sequence[float | None]
+) -> dict[str, Any]:
+    """The choice and all candidates with their errors, as in ``results.json``.
+
+    Of several attempts the last is the choice; at the learning rates of the others the run diverged.
+    """
     if search is None:
         return {}
+    *diverged, chosen = attempts
     names = [format_changes(candidate) for candidate in search.candidates]
-    return {"chosen": dict(chosen), "tried": dict(zip(names, errors, strict=True))}
+    return {
+        "chosen": dict(chosen),
+        "tried": dict(zip(names, errors, strict=True)),
+        **({"diverged": [attempt["learning_rate"] for attempt in diverged]} if diverged else {}),
+    }
 
 
 def format_changes(changes: Changes) -> str:

@@ -48,6 +48,7 @@ def time_networks(configs: Mapping[str, Config], *, seed: int, seconds: float) -
 
     from oni.recipes.data.datasets import DATASETS
     from oni.recipes.tasks.classification import build_network, input_dtype
+    from oni.recipes.training.optimizer import build_optimizer
 
     torch.manual_seed(seed)
 
@@ -55,7 +56,7 @@ def time_networks(configs: Mapping[str, Config], *, seed: int, seconds: float) -
         images = torch.randn(config.batch_size, *DATASETS[config.data].shape, dtype=input_dtype(config))
         labels = torch.randint(DATASETS[config.data].classes, (config.batch_size,))
         model = build_network(config)
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+        optimizer = build_optimizer(config, model)
 
         def step() -> None:
             optimizer.zero_grad()
