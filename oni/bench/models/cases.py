@@ -55,6 +55,8 @@ class ModelCase:
     """Beside ``torch.compile``, which takes minutes where a network is deep."""
     quick: bool = False
     """Part of a quick run."""
+    only: str | None = None
+    """The one layer whose weight is to be orthogonal; by default every layer's."""
 
     def loss(self, device: str) -> Loss:
         if self.adversarial:
@@ -69,7 +71,13 @@ MODEL_CASES = (
         "mlp20-b256", "20-layer 784-256 MLP, batch 256", partial(MLP, 20), (784,), 256, compiled=True, quick=True
     ),
     ModelCase(
-        "rnn256-b64", "recurrent cell of width 256 over 50 positions, batch 64", Recurrent, (50, 10), 64, quick=True
+        "rnn256-b64",
+        "recurrent cell of width 256 over 50 positions, batch 64, its recurrent weight alone",
+        Recurrent,
+        (50, 10),
+        64,
+        quick=True,
+        only="recurrent",
     ),
     ModelCase("vgg-g2k1-b128", "VGG-style g=2 k=1 at 32x32, batch 128", partial(VGG, 2, 1), CIFAR, 128, compiled=True),
     ModelCase("resnet110-b2", "ResNet-110 without BN at 32x32, batch 2", resnet110, CIFAR, 2, quick=True),
@@ -99,7 +107,7 @@ def measure_model(case: ModelCase, result: ModelResult, settings: Settings, watc
         watch("training in turns", TRIED + (TRAINED - TRIED) * done)
     steps.clear()
     images = torch.randn(case.batch, *case.shape, device=settings.device)
-    with evaluation_copies(plain) as nets:
+    with evaluation_copies(plain, case.only) as nets:
         calls = {name: partial(run_forward, net, images) for name, net in nets.items()}
         for call in calls.values():
             call()
@@ -114,7 +122,8 @@ def first_steps(
 ) -> dict[str, TrainingStep]:
     """A copy of the network for each method, one step done; the result says why a method is left out."""
     steps: dict[str, TrainingStep] = {}
-    methods = list_training_methods(cached=case.adversarial, compiled=case.compiled and not settings.quick)
+    compiled = case.compiled and not settings.quick
+    methods = list_training_methods(only=case.only, cached=case.adversarial, compiled=compiled)
     for number, method in enumerate(methods):
         watch(f"trying {method.name}", TRIED * number / len(methods))
         entry = result.entries[method.name] = MethodTimes(method)
@@ -125,7 +134,7 @@ def first_steps(
             net = deepcopy(plain)
             method.apply(net)
             if method.orthogonal and not (method.cached or method.compiled):
-                entry.delta = measure_delta(net)
+                entry.delta = measure_delta(net, case.only)
             step = TrainingStep(net, loss, cached=method.cached)
             if method.compiled:
                 net.compile()
@@ -146,9 +155,9 @@ def first_steps(
 
 
 @torch.no_grad()
-def measure_delta(net: nn.Module) -> float:
-    """How far all weights of a network together are from orthogonal: the root of the sum of squares of their deltas."""
-    weights = [layer.weight.flatten(1) for layer in layers_of(net)]
+def measure_delta(net: nn.Module, only: str | None = None) -> float:
+    """How far from orthogonal all weights together are, or that of ``only``: the root of the sum of squared deltas."""
+    weights = [layer.weight.flatten(1) for layer in layers_of(net, only)]
     return math.hypot(*(measure_orthogonality(weight).delta for weight in weights))
 
 
@@ -159,15 +168,15 @@ def why_skip(method: TrainingMethod, plain: nn.Module, forwards: int, patience: 
 
 
 @contextmanager
-def evaluation_copies(plain: nn.Module) -> Iterator[dict[str, nn.Module]]:
+def evaluation_copies(plain: nn.Module, only: str | None = None) -> Iterator[dict[str, nn.Module]]:
     """Copies that are done with training: plain, converted, cached (while this lasts), baked, and the authors'."""
     steps = STEPS[-1]
     nets = {"plain": deepcopy(plain)}
     for suffix in ("", " cached", " baked"):
-        nets[f"oni T={steps}{suffix}"] = oni.convert(deepcopy(plain), steps=steps)
+        nets[f"oni T={steps}{suffix}"] = oni.convert(deepcopy(plain), only=only, steps=steps)
     oni.bake(nets[f"oni T={steps} baked"])
     nets[f"authors T={steps}"] = deepcopy(plain)
-    apply_authors_form(nets[f"authors T={steps}"], steps)
+    apply_authors_form(nets[f"authors T={steps}"], steps, only)
     for net in nets.values():
         net.eval()
     with torch.no_grad(), ExitStack() as stack:

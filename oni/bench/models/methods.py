@@ -29,13 +29,18 @@ SMALL = {"cayley": 512, "householder": 64}
 TRIAL_SECONDS = 0.5
 
 
-def list_training_methods(*, cached: bool = False, compiled: bool = False) -> list[TrainingMethod]:
-    """Every method, the plain network first; ``oni`` inside its cache and compiled too, if that is asked for."""
+def list_training_methods(
+    *, only: str | None = None, cached: bool = False, compiled: bool = False
+) -> list[TrainingMethod]:
+    """Every method, the plain network first; ``oni`` inside its cache and compiled too, if that is asked for.
+
+    Each is applied to the layer of the name ``only``, by default to all.
+    """
     methods = [TrainingMethod("plain", lambda net: None)]
     if compiled:
         methods.append(TrainingMethod("plain compiled", lambda net: None, compiled=True))
     for steps in STEPS:
-        convert, authors_form = partial(oni.convert, steps=steps), f"authors T={steps}"
+        convert, authors_form = partial(oni.convert, only=only, steps=steps), f"authors T={steps}"
         methods.append(TrainingMethod(f"oni T={steps}", convert, steps, authors_form, ours=True, orthogonal=True))
         if cached:
             methods.append(
@@ -45,21 +50,31 @@ def list_training_methods(*, cached: bool = False, compiled: bool = False) -> li
             methods.append(
                 TrainingMethod(f"oni T={steps} compiled", convert, steps, authors_form, ours=True, compiled=True)
             )
-        methods.append(TrainingMethod(authors_form, partial(apply_authors_form, steps=steps), steps, orthogonal=True))
-    asked = partial(oni.convert, sigma_min=SIGMA_MIN, start="orthogonal")
+        apply = partial(apply_authors_form, steps=steps, only=only)
+        methods.append(TrainingMethod(authors_form, apply, steps, orthogonal=True))
+    asked = partial(oni.convert, only=only, sigma_min=SIGMA_MIN, start="orthogonal")
     methods.append(TrainingMethod(f"oni {SIGMA_MIN}", asked, against="oni T=5", ours=True, orthogonal=True))
-    methods.append(TrainingMethod("cholesky", apply_cholesky, against="oni T=5", orthogonal=True))
-    methods.append(TrainingMethod("spectral norm", add_spectral_norm, against="authors T=5"))
-    slow = TrainingMethod(
-        "torch orthogonal", apply_torch_orthogonal, against="authors T=5", patient=False, predict=predict_seconds
+    exact, bounded, slow = (
+        partial(apply, only=only) for apply in (apply_cholesky, add_spectral_norm, apply_torch_orthogonal)
     )
-    return [*methods, slow]
+    methods.append(TrainingMethod("cholesky", exact, against="oni T=5", orthogonal=True))
+    methods.append(TrainingMethod("spectral norm", bounded, against="authors T=5"))
+    methods.append(
+        TrainingMethod(
+            "torch orthogonal",
+            slow,
+            against="authors T=5",
+            patient=False,
+            predict=partial(predict_seconds, only=only),
+        )
+    )
+    return methods
 
 
-def layers_of(net: nn.Module) -> Iterator[nn.Linear | nn.Conv2d]:
-    """All that ``oni.convert`` converts in these networks."""
-    for module in list(net.modules()):
-        if isinstance(module, nn.Linear | nn.Conv2d):
+def layers_of(net: nn.Module, only: str | None = None) -> Iterator[nn.Linear | nn.Conv2d]:
+    """All that ``oni.convert`` converts in these networks, or the one of this name."""
+    for name, module in list(net.named_modules()):
+        if isinstance(module, nn.Linear | nn.Conv2d) and only in (None, name):
             yield module
 
 
@@ -74,29 +89,29 @@ class Unrolled(nn.Module):
         return self.function(weight.flatten(1)).view_as(weight)
 
 
-def apply_authors_form(net: nn.Module, steps: int) -> None:
+def apply_authors_form(net: nn.Module, steps: int, only: str | None = None) -> None:
     """As the authors' modules do it: every layer alone, always centred, always on the side of the rows."""
-    for layer in layers_of(net):
+    for layer in layers_of(net, only):
         function = partial(authors, steps=steps, center=True)
         register_parametrization(layer, "weight", Unrolled(function), unsafe=True)
 
 
-def apply_cholesky(net: nn.Module) -> None:
+def apply_cholesky(net: nn.Module, only: str | None = None) -> None:
     """Exact orthogonalisation in every layer, from an orthogonal start: it needs full rank."""
-    for layer in layers_of(net):
+    for layer in layers_of(net, only):
         nn.init.orthogonal_(layer.weight)
         register_parametrization(layer, "weight", Unrolled(orthogonalize_cholesky), unsafe=True)
 
 
-def add_spectral_norm(net: nn.Module) -> None:
+def add_spectral_norm(net: nn.Module, only: str | None = None) -> None:
     """Torch's own, on every layer."""
-    for layer in layers_of(net):
+    for layer in layers_of(net, only):
         parametrizations.spectral_norm(layer)
 
 
-def apply_torch_orthogonal(net: nn.Module) -> None:
+def apply_torch_orthogonal(net: nn.Module, only: str | None = None) -> None:
     """The one of torch, on unrolled weights: on the weight of a convolution itself it would act on each kernel."""
-    for layer in layers_of(net):
+    for layer in layers_of(net, only):
         matrix = nn.Module()
         matrix.weight = nn.Parameter(layer.weight.detach().flatten(1))
         name, _ = find_fastest_map(tuple(matrix.weight.shape), str(matrix.weight.device))
@@ -108,9 +123,9 @@ def apply_torch_orthogonal(net: nn.Module) -> None:
         )
 
 
-def predict_seconds(net: nn.Module) -> float:
+def predict_seconds(net: nn.Module, only: str | None = None) -> float:
     """What the maps of :func:`apply_torch_orthogonal` would take on all layers, one after the other."""
-    shapes = [tuple(layer.weight.flatten(1).shape) for layer in layers_of(net)]
+    shapes = [tuple(layer.weight.flatten(1).shape) for layer in layers_of(net, only)]
     device = str(next(net.parameters()).device)
     return sum(find_fastest_map(shape, device)[1] for shape in shapes)
 

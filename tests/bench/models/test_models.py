@@ -5,7 +5,7 @@ from functools import partial
 import pytest
 import torch
 from torch import nn
-from torch.nn.utils.parametrize import register_parametrization
+from torch.nn.utils.parametrize import is_parametrized, register_parametrization
 
 import oni
 from oni.bench.models import cases as models
@@ -89,6 +89,17 @@ def test_everyone_starts_from_the_same_weights(net):
             originals = [layer.parametrizations.weight.original for layer in layers_of(dressed)]
             assert all(map(torch.equal, originals, start)), method.name
         assert all(torch.equal(a, b) for a, b in zip(weights(net), start, strict=True)), method.name
+
+
+def test_methods_change_no_more_than_the_layer_asked_for():
+    torch.manual_seed(0)
+    plain = Recurrent(width=16)
+    changed = []
+    for method in list_training_methods(only="recurrent"):
+        net = copy.deepcopy(plain)
+        method.apply(net)
+        changed += [(method.name, name) for name, layer in net.named_children() if is_parametrized(layer)]
+    assert changed == [(method.name, "recurrent") for method in list_training_methods()[1:]]
 
 
 @pytest.mark.parametrize("steps", [2, 5])
