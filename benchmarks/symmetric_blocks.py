@@ -15,8 +15,9 @@ import torch
 from oni.bench.inputs import draw_inputs
 from oni.newton import evaluation, iteration
 from oni.newton.evaluation import evaluate, pullback
-from oni.newton.iteration import product, twice_symmetric_part
+from oni.newton.iteration import twice_symmetric_part
 from oni.newton.precision import planned
+from oni.newton.product import product
 from oni.newton.target import Target, choose
 from oni.timing import interleaved, median_ratio
 

@@ -12,7 +12,8 @@ import weakref
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from datetime import timedelta
-from functools import wraps
+from functools import cache, wraps
+from pathlib import Path
 from types import FrameType
 from typing import Any, cast
 
@@ -22,6 +23,7 @@ from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensor
 
 __all__ = [
+    "can_use_onednn",
     "collect_weights",
     "find_load",
     "find_returned",
@@ -43,6 +45,7 @@ __all__ = [
     "is_sharded_module",
     "keeps_graph",
     "may_keep_results",
+    "multiply_by_onednn",
     "remove_hooks",
 ]
 
@@ -75,6 +78,46 @@ def is_shard(tensor: Tensor) -> bool:
 def is_sharded_module(module: nn.Module) -> bool:
     """Whether ``fully_shard`` was applied to a module, even where its parameters are whole at the moment."""
     return any(cls.__name__ == "FSDPModule" for cls in type(module).__mro__)
+
+
+# Products by oneDNN
+
+PLAIN = {Tensor, nn.Parameter}
+
+
+def can_use_onednn(X: Tensor, Y: Tensor) -> bool:
+    """Whether :func:`multiply_by_onednn` may multiply these, and is faster than ``torch.mm`` where they are large.
+
+    To autograd, ``torch.func``, tracing and subclasses of tensors it means nothing.
+    """
+    if torch.is_grad_enabled() or not is_onednn_faster():
+        return False
+    if not (X.dtype == Y.dtype == torch.float32 and X.is_cpu and {type(X), type(Y)} <= PLAIN):
+        return False
+    if has_transforms() or has_tangents() or torch._C._len_torch_dispatch_stack() > 0:
+        return False
+    return torch._C._get_mkldnn_enabled()
+
+
+@cache
+def is_onednn_faster() -> bool:
+    """Whether this is a processor by AMD with AVX-512, which oneDNN uses there and MKL does not.
+
+    ``benchmarks/tried.py`` times both. The answer follows from the machine alone, so that all processes round alike.
+    """
+    if torch.backends.cpu.get_cpu_capability() != "AVX512" or not torch.backends.mkl.is_available():
+        return False
+    if not (torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")):
+        return False
+    with suppress(OSError):
+        return "AuthenticAMD" in Path("/proc/cpuinfo").read_text()
+    return False
+
+
+def multiply_by_onednn(X: Tensor, Y: Tensor) -> Tensor:
+    """The product of two matrices of float32 on a CPU; torch has it for linear layers that it has compiled."""
+    result: Tensor = torch.ops.mkldnn._linear_pointwise.default(X, Y.mT, None, "none", [], "")
+    return result
 
 
 # Who else is at work

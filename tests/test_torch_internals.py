@@ -24,6 +24,7 @@ from torch.utils.flop_counter import FlopCounterMode
 import oni
 from oni import torch_internals
 from oni.torch_internals import (
+    can_use_onednn,
     collect_weights,
     find_load,
     find_returned,
@@ -45,6 +46,7 @@ from oni.torch_internals import (
     is_sharded_module,
     keeps_graph,
     may_keep_results,
+    multiply_by_onednn,
     remove_hooks,
 )
 
@@ -414,6 +416,23 @@ def test_get_timeout(alone):
 
 
 # The file itself
+
+
+def test_onednn_multiplies_what_is_plain(monkeypatch):
+    monkeypatch.setattr(torch_internals, "is_onednn_faster", lambda: True)
+    X, Y = torch.eye(4)[[2, 0, 1, 3]], torch.arange(24.0).reshape(4, 6)
+    with torch.no_grad():
+        assert can_use_onednn(X, Y) == torch.backends.mkldnn.is_available()
+        if can_use_onednn(X, Y):
+            assert multiply_by_onednn(X, Y).equal(X @ Y)
+            assert multiply_by_onednn(Y.mT.contiguous(), X.mT).equal(Y.mT @ X.mT)
+        assert not can_use_onednn(X.double(), Y.double())
+        assert not can_use_onednn(X.bfloat16(), Y.bfloat16())
+        assert not can_use_onednn(X.to("meta"), Y.to("meta"))
+        with FakeTensorMode():
+            assert not can_use_onednn(torch.ones(4, 4), torch.ones(4, 4))
+        assert not any(ask_within(lambda: can_use_onednn(X, Y), lambda f: torch.func.vmap(f)(X)))
+    assert not can_use_onednn(X, Y)
 
 
 def test_every_function_is_tested():

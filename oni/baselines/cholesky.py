@@ -28,8 +28,9 @@ import torch
 from torch import Tensor
 
 from oni.newton.bounding import centred
-from oni.newton.matrix import is_tall
+from oni.newton.matrix import flatten_batch, is_tall
 from oni.newton.orthogonalize import check_input, disable_autocast
+from oni.newton.product import product
 
 __all__ = ["orthogonalize_cholesky"]
 
@@ -73,14 +74,14 @@ def orthogonalize_cholesky(Z: Tensor, *, center: bool = False) -> Tensor:
 class _Cholesky(torch.autograd.Function):
     @staticmethod
     def forward(A: Tensor) -> tuple[Tensor, Tensor]:
-        S = A @ A.mT
+        S = multiply(A, A.mT)
         L, failures = torch.linalg.cholesky_ex(S)
         check_factor(L, failures, S)
         if not has_long_rows(A):
             return torch.linalg.solve_triangular(L, A, upper=False), L
         identity = torch.eye(L.shape[-1], dtype=L.dtype, device=L.device)
         inverse = torch.linalg.solve_triangular(L, identity, upper=False)
-        return inverse @ A, inverse
+        return multiply(inverse, A), inverse
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Tensor], output: tuple[Tensor, Tensor]) -> None:
@@ -93,13 +94,20 @@ class _Cholesky(torch.autograd.Function):
         if G is None:
             return None
         A, W, factor = ctx.saved_tensors
-        T = (G @ W.mT).tril()
-        rest = G - (T + T.tril(-1).mT) @ W
+        T = multiply(G, W.mT).tril()
+        rest = G - multiply(T + T.tril(-1).mT, W)
         if torch.is_grad_enabled():
             # L in terms of A and W, of which autograd knows how they depend on each other: to it, what was saved is a
             # constant.
             return torch.linalg.solve_triangular((A @ W.mT).tril().mT, rest, upper=True)
-        return factor.mT @ rest if has_long_rows(A) else torch.linalg.solve_triangular(factor.mT, rest, upper=True)
+        if has_long_rows(A):
+            return multiply(factor.mT, rest)
+        return torch.linalg.solve_triangular(factor.mT, rest, upper=True)
+
+
+def multiply(X: Tensor, Y: Tensor) -> Tensor:
+    """The product of matrices, or of batches of any shape."""
+    return product(flatten_batch(X), flatten_batch(Y)).reshape(*X.shape[:-1], Y.shape[-1])
 
 
 def has_long_rows(A: Tensor) -> bool:

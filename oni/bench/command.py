@@ -22,6 +22,7 @@ from oni.bench.forms.table import record_forms, show_forms
 from oni.bench.matrices import cases as matrices
 from oni.bench.matrices.result import MatrixResult
 from oni.bench.matrices.table import record_matrix, show_matrices
+from oni.bench.memory import settle_allocator
 from oni.bench.models import cases as models
 from oni.bench.models.result import ModelResult
 from oni.bench.models.table import record_model, show_models
@@ -146,6 +147,7 @@ def run(settings: Settings) -> int:
     cases = choose_cases(subject.cases(), settings)
     if settings.json is not None:
         check_writable(settings.json)
+    settle_allocator()
     results: list[BenchResult] = []
     complete = False
     torch.manual_seed(SEED)

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from oni.newton.matrix import is_tall
+from oni.newton.product import product
 from oni.newton.product_count import Products, count_products
 
 __all__ = ["REPEATS", "Products", "count_products", "finish", "operations", "product_calls"]
@@ -24,22 +25,22 @@ def product_calls(Z: Tensor) -> dict[str, Callable[[], object]]:
     """Calls that make :data:`REPEATS` products of each kind, in the layout that Z has, and nothing else."""
     A = Z.detach()
     m = min(A.shape[-2:])
-    B, C = A.new_empty((2, *A.shape[:-2], m, m)).normal_().unbind()
-    D = torch.empty_like(A)
-    multiply = torch.mm if A.dim() == 2 else torch.bmm
+    B = A.new_empty((*A.shape[:-2], m, m)).normal_()
     gram, applied = ((A.mT, A), (A, B)) if is_tall(*A.shape[-2:]) else ((A, A.mT), (B, A))
 
+    @torch.no_grad()
     def short() -> None:
         for _ in range(REPEATS["short"]):
-            multiply(B, B, out=C)
+            product(B, B)
         finish(A)
 
+    @torch.no_grad()
     def long() -> None:
         # The mix of one forward and backward pass.
         for _ in range(2):
-            multiply(*gram, out=C)
+            product(*gram)
         for _ in range(3):
-            multiply(*applied, out=D)
+            product(*applied)
         finish(A)
 
     return {"short": short, "long": long}

@@ -45,7 +45,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from oni.newton.iteration import plus_identity, product
+from oni.newton.iteration import plus_identity
+from oni.newton.product import product
 from oni.torch_internals import may_keep_results
 
 __all__ = [

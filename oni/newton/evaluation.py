@@ -9,15 +9,9 @@ import torch
 from torch import Tensor
 
 from oni.newton.bounding import TRACE_POWER, Bounded, bounded, centred, power_of_two_scale, slope_of_log_bound, trace
-from oni.newton.iteration import (
-    Trace,
-    accumulated,
-    inverse_root,
-    inverse_root_tangent,
-    product,
-    twice_symmetric_part,
-)
+from oni.newton.iteration import Trace, inverse_root, inverse_root_tangent, twice_symmetric_part
 from oni.newton.matrix import is_tall
+from oni.newton.product import accumulated, product
 from oni.newton.stage import Stage
 
 __all__ = ["Evaluation", "Spec", "evaluate", "packed", "pullback", "pushforward", "unpacked"]

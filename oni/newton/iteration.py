@@ -21,10 +21,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from oni.newton.product import accumulated, product
 from oni.newton.stage import Stage
 from oni.torch_internals import may_keep_results
 
-__all__ = ["Trace", "accumulated", "inverse_root", "inverse_root_tangent", "product"]
+__all__ = ["Trace", "inverse_root", "inverse_root_tangent"]
 
 
 class Trace(NamedTuple):
@@ -81,22 +82,6 @@ def inverse_root_tangent(E: Tensor, plan: list[Stage], traces: list[Trace]) -> T
             dR = twice_symmetric_part(product(dQ, trace.Q))
             dP = accumulated(product(dP, trace.R), trace.P, dR)
     return dB
-
-
-def product(X: Tensor, Y: Tensor, *, plus: Tensor | None = None, alpha: float = 1, beta: float = 1) -> Tensor:
-    """``alpha X Y + beta plus`` in one pass, for matrices and batches of them."""
-    # The defaults are ints: torch.compile(dynamic=True) makes an input of a float, which a second call then misses.
-    # Not torch.matmul, which takes as long to find out that it is one of these as to multiply small matrices.
-    if X.dim() == 2:
-        return torch.mm(X, Y) if plus is None else torch.addmm(plus, X, Y, alpha=alpha, beta=beta)
-    return torch.bmm(X, Y) if plus is None else torch.baddbmm(plus, X, Y, alpha=alpha, beta=beta)
-
-
-def accumulated(onto: Tensor, X: Tensor, Y: Tensor) -> Tensor:
-    """``onto + X Y``, in place where no graph is recorded: ``onto`` must be a fresh tensor."""
-    if torch.is_grad_enabled():
-        return product(X, Y, plus=onto)
-    return onto.addmm_(X, Y) if onto.dim() == 2 else onto.baddbmm_(X, Y)
 
 
 def plus_identity(X: Tensor, factor: float | Tensor) -> Tensor:
