@@ -12,6 +12,8 @@ import torch
 import oni
 from oni.newton.evaluation import evaluate, pullback
 from oni.newton.precision import planned
+from oni.newton.product import product
+from oni.torch_internals import multiply_by_onednn
 
 
 def race(contenders, rounds):
@@ -25,6 +27,16 @@ def race(contenders, rounds):
             contender()
             times[name].append(time.perf_counter() - start)
     return {name: 1e3 * statistics.median(ts) for name, ts in times.items()}
+
+
+@torch.no_grad()
+def who_multiplies(m, d, rounds):
+    """The same product by MKL and by oneDNN; oni/newton/product.py chooses."""
+    X, Y = torch.randn(m, m), torch.randn(m, d)
+    contenders = {"torch.mm": lambda: torch.mm(X, Y), "oni's choice": lambda: product(X, Y)}
+    if hasattr(torch.ops.mkldnn, "_linear_pointwise"):
+        contenders["oneDNN"] = lambda: multiply_by_onednn(X, Y)
+    return race(contenders, rounds)
 
 
 def symmetric_products(m, rounds):
@@ -123,6 +135,8 @@ def main():
     parser.add_argument("--rounds", type=int, default=300)
     rounds = parser.parse_args().rounds
     print(f"torch {torch.__version__}, {torch.get_num_threads()} threads, median of {rounds} rounds")
+    for m, d in ((64, 576), (128, 128), (256, 256), (512, 512), (256, 2304)):
+        show(f"{m} x {m} times {m} x {d}", who_multiplies(m, d, rounds))
     for m in (256, 512):
         show(f"squaring a symmetric {m} x {m}", symmetric_products(m, rounds))
         show(f"the tangent of that square, {m} x {m}", tangent_of_a_square(m, rounds))

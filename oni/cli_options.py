@@ -150,7 +150,7 @@ TableFormat = Annotated[
 ]
 Seconds = Annotated[float, typer.Option(help="Time per case.")]
 Quick = Annotated[bool, typer.Option("--quick", help="Only small cases, in a few seconds.")]
-Cases = Annotated[str | None, typer.Option(metavar="GLOB", help="Only cases whose name matches, e.g. '256x*'.")]
+Cases = Annotated[str | None, typer.Option(metavar="GLOB", help="Only cases whose name matches, e.g. '256x*,64x*'.")]
 BenchThreads = Annotated[int | None, typer.Option(help="Number of torch threads; by default torch decides.")]
 Device = Annotated[str, typer.Option(help="cpu or cuda.")]
 JSONFile = Annotated[

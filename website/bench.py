@@ -51,7 +51,30 @@ def read_bench(results: Path, kind: str) -> dict[str, Any]:
     if not is_measured(results, kind):
         raise NotMeasured(f"there is no record of oni bench {kind}")
     record: dict[str, Any] = json.loads((results / "bench" / f"{kind}.json").read_text("utf-8"))
+    for path in sorted((results / "bench").glob(f"{kind}_*.json")):
+        record = add_cases(record, json.loads(path.read_text("utf-8")))
     return record
+
+
+def add_cases(record: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
+    """A record with the cases of another run on the same machine, as after an interruption."""
+    for key in ("machine", "versions"):
+        if record[key] != more[key]:
+            raise ValueError(f"cases of two runs can't stand in one table: {key} {record[key]} and {more[key]}")
+    names = {case["name"] for case in more["cases"]}
+    kept = [case for case in record["cases"] if case["name"] not in names]
+    targets = {(target["case"], *target["of"], target["over"]): target for target in record["targets"]}
+    # A run has all targets, those of cases that it leaves out without a measurement.
+    measured = [target for target in more["targets"] if target["case"] in names]
+    targets |= {(target["case"], *target["of"], target["over"]): target for target in measured}
+    command = f"{record['command']}`, then `{more['command']}"
+    return {
+        **record,
+        "command": command,
+        "complete": more["complete"],
+        "cases": [*kept, *more["cases"]],
+        "targets": list(targets.values()),
+    }
 
 
 def is_measured(results: Path, kind: str) -> bool:

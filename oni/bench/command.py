@@ -173,10 +173,11 @@ def run(settings: Settings) -> int:
 
 
 def choose_cases(cases: Sequence[C], settings: Settings) -> list[C]:
-    """The cases that match the pattern; without one, all, or the small ones if it has to be quick."""
+    """The cases that match a pattern; without one, all, or the small ones if it has to be quick."""
     if settings.cases is None:
         return [case for case in cases if case.quick or not settings.quick]
-    chosen = [case for case in cases if fnmatchcase(case.name, settings.cases)]
+    patterns = settings.cases.split(",")
+    chosen = [case for case in cases if any(fnmatchcase(case.name, pattern) for pattern in patterns)]
     if not chosen:
         names = ", ".join(case.name for case in cases)
         raise ValueError(f"--cases {settings.cases!r} matches none of: {names}")

@@ -24,7 +24,7 @@ class Settings:
     """Time budget of one case, beside what very slow contenders take."""
     quick: bool = False
     cases: str | None = None
-    """A glob pattern for the names of cases."""
+    """Glob patterns for the names of cases, separated by commas."""
     threads: int | None = None
     device: str = "cpu"
     json: Path | None = None

@@ -101,6 +101,7 @@ def test_quick_leaves_the_large_ones_out(run, cheap):
     assert run("--quick")[2] == "8x12 (1 of 1)\n"
     assert run("--quick", "--cases", "*")[2] == "8x12 (1 of 2)\n6x4 (2 of 2)\n"
     assert run("--quick", "--cases", "6*")[2] == "6x4 (1 of 1)\n"
+    assert run("--quick", "--cases", "6*,8x12")[2] == "8x12 (1 of 2)\n6x4 (2 of 2)\n"
 
 
 def test_nothing_is_written_unless_asked(run, cheap, tmp_path, monkeypatch):

@@ -256,8 +256,16 @@ EXPERIMENT = Experiment(
     id="conditioning",
     title="Condition numbers in training, and sigma_min=0.9 against 5 steps",
     shows="After an orthogonal initialisation, training keeps the condition numbers of the proxies near 2. So "
-    "sigma_min=0.9, with steps chosen again once per epoch, takes two or three steps, leaves a smaller delta "
-    "than 5 Newton steps and trains as well.",
+    "sigma_min=0.9, with steps chosen again once per epoch, needs two or three steps. Is its delta smaller than "
+    "that of 5 Newton steps, and does it train as well?",
+    findings="The condition number of the median weight stays at 1.3 (MLP), 1.7 (VGG-style) and 1.5 (ResNet-20) or "
+    "below; that of the worst weight reaches 2.3. sigma_min=0.9 takes two steps everywhere, and is true of every "
+    "weight at the end of every epoch. To choose again takes 0.1 % of the time in the convolutional networks, 3 % in "
+    "the MLP. There, where weights are square, a step takes less than half the time of 5 steps, and delta is "
+    "smaller. The wide weights of the convolutional networks are different: from an orthogonal start, 5 Newton steps "
+    "make them nearly exact, and two steps give what was asked, 0.9, and no more. The mean test errors differ by "
+    "less than a point, but three short runs each cannot show that they are the same within three points. With Z as "
+    "it is built, the MLP has condition numbers above 1000 and three times the test error.",
     choices="A 20-layer MLP on Fashion-MNIST (as in Figure 6, not centred), a VGG-style network (as in Table 1) and a "
     "ResNet-20 with batch normalisation (as in Table 2) on CIFAR-10. Two rows start from the polar factor of the same "
     'weights (start="orthogonal"), the third from these weights as the network is built; all train alike. Preset '
