@@ -317,7 +317,7 @@ COLOUR_IMAGES = {
     "network": {"width": 64, "depth": 4},
     "batch_size": 256,
     "epochs": 3,
-    "temperatures": (16.0, 4.0),
+    "temperatures": (16.0,),
     "trial": {"samples": 12_500, "epochs": 2, "drops": (1,), "validation": 5000},
 }
 PRESETS: dict[str, dict[str, Any]] = {
