@@ -57,23 +57,20 @@ def read_bench(results: Path, kind: str) -> dict[str, Any]:
 
 
 def add_cases(record: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
-    """A record with the cases of another run on the same machine, as after an interruption."""
+    """A record with the cases that only another run on the same machine has, as after an interruption."""
     for key in ("machine", "versions"):
         if record[key] != more[key]:
             raise ValueError(f"cases of two runs can't stand in one table: {key} {record[key]} and {more[key]}")
-    names = {case["name"] for case in more["cases"]}
-    kept = [case for case in record["cases"] if case["name"] not in names]
-    targets = {(target["case"], *target["of"], target["over"]): target for target in record["targets"]}
+    known = {case["name"] for case in record["cases"]}
+    new = [case for case in more["cases"] if case["name"] not in known]
+    names = {case["name"] for case in new}
     # A run has all targets, those of cases that it leaves out without a measurement.
-    measured = [target for target in more["targets"] if target["case"] in names]
-    targets |= {(target["case"], *target["of"], target["over"]): target for target in measured}
-    command = f"{record['command']}`, then `{more['command']}"
+    targets = [target for target in record["targets"] if target["case"] not in names]
     return {
         **record,
-        "command": command,
-        "complete": more["complete"],
-        "cases": [*kept, *more["cases"]],
-        "targets": list(targets.values()),
+        "command": f"{record['command']}` and `{more['command']}",
+        "cases": [*record["cases"], *new],
+        "targets": [*targets, *(target for target in more["targets"] if target["case"] in names)],
     }
 
 
@@ -212,7 +209,7 @@ def show_time(contender: Mapping[str, Any] | None, asked: str) -> str:
     if contender is None:
         return ""
     if contender["milliseconds"] is None:
-        return str(contender["note"])
+        return contender["note"] or "not measured"
     text = show(contender["milliseconds"]["median"])
     return text if asked in contender["reaches"] else f"{text} (delta {show(contender['delta'])}: not reached)"
 

@@ -91,6 +91,37 @@ def test_an_interrupted_run_says_so(results):
     assert BENCH["bench-machine"](results, "matrices").endswith("It was interrupted before all cases were measured.")
 
 
+def test_cases_of_another_run_are_added(results):
+    path = results / "bench" / "matrices.json"
+    whole = json.loads(path.read_text())
+    tables = [BENCH[name](results, **options) for name, options in (
+        ("bench-asked", {"asked": "0.9"}), ("bench-targets", {"kind": "matrices"}),
+    )]  # fmt: skip
+    wide, square = whole["cases"]
+    # An interrupted run has the targets of what it left out, too.
+    left_out = [
+        {**target, "measured": None, "reached": None} if target["case"] == square["name"] else target
+        for target in whole["targets"]
+    ]
+    path.write_text(json.dumps({**whole, "cases": [wide], "targets": left_out, "complete": False}))
+    more = path.with_name("matrices_more.json")
+    more.write_text(json.dumps({**whole, "command": "oni bench again"}))
+    assert BENCH["bench-asked"](results, "0.9") == tables[0]
+    assert sorted(cells(BENCH["bench-targets"](results, "matrices"))) == sorted(cells(tables[1]))
+    assert "` and `oni bench again`" in BENCH["bench-machine"](results, "matrices")
+    more.write_text(json.dumps({**whole, "machine": {**whole["machine"], "cpu": "another"}}))
+    with pytest.raises(ValueError, match="cases of two runs can't stand in one table: machine"):
+        BENCH["bench-asked"](results, "0.9")
+
+
+def test_a_contender_without_times_is_not_measured(results):
+    path = results / "bench" / "matrices.json"
+    record = json.loads(path.read_text())
+    record["cases"][0]["contenders"][0] |= {"milliseconds": None, "note": None}
+    path.write_text(json.dumps(record))
+    assert cells(BENCH["bench-asked"](results, "0.9"))[0][1] == "not measured"
+
+
 def test_what_is_not_measured_yet_says_so(results):
     (results / "bench" / "matrices.json").unlink()
     assert BENCH["bench-asked"](results, "0.9") == BENCH["bench-matrices"](results, "x") == NOT_MEASURED
