@@ -118,7 +118,7 @@ def reproduce(request: Request, setting: Setting | None = None) -> None:
             seed=request.seed,
             seeds=request.seeds,
             overrides=setting.overrides,
-            missing=len(planned) - len(results),
+            planned=planned,
             trained_on=find_machines(results, setting.runs),
         )
         # Again, as another process may have written there meanwhile.

@@ -91,9 +91,8 @@ def test_the_picture_shows_the_fronts_of_certified_networks(tmp_path):
         "certified": {"bound": 1.0, "radius": [0.0, 0.5, 0.1412], "share": [0.875, 0.25, 0.5]},
         "cost": {"steps": 585, "seconds": 60.0, "threads": 1, "precision": "32-true"},
     }
-    record = make_record(
-        experiment, Results(Run(run, measured) for run in chosen), preset="full", seed=0, seeds=None, overrides={}
-    )
+    results = Results(Run(run, measured) for run in chosen)
+    record = make_record(experiment, results, preset="full", seed=0, seeds=None, overrides={}, planned=chosen)
     results = copy_results(tmp_path, "practice")
     (results / "certified").mkdir()
     (results / "certified" / "results.json").write_text(json.dumps(record))

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 __all__ = [
     "COST_COLUMNS",
     "COST_NOTE",
+    "about",
     "count_test_images",
     "errors_at",
     "find_runs",
@@ -35,6 +36,12 @@ COST_NOTE = "Core-hours: of all seeds together, measurements on the way included
 def find_runs(results: Results, row: Row, group: str | None = None) -> Results:
     """The runs of a row, one for each seed; those of one group, if it is given."""
     return results.where(row=row.name, **({} if group is None else {"group": group}))
+
+
+def about(*rows: Row) -> Callable[[Results], Results]:
+    """Selects the runs of rows, for a claim about these alone."""
+    names = {row.name for row in rows}
+    return lambda results: Results(run for run in results if run.parameters.row in names)
 
 
 def groups_of(results: Results) -> list[str]:

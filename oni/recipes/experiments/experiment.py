@@ -9,7 +9,7 @@ import json
 import math
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 from oni.names import unknown_name
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from oni.recipes.charts.chart import Chart
 
 __all__ = [
+    "SKIPPED",
     "Claim",
     "Comparison",
     "Experiment",
@@ -33,6 +34,8 @@ __all__ = [
 ]
 
 DIGITS = 6
+SKIPPED = "skipped"
+"""The status of a run that needs a package that is not installed."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +45,7 @@ class Run:
     parameters: Any
     """A frozen dataclass of the experiment's family."""
     measured: dict[str, Any]
-    """Numbers, lists and objects of them; ``None`` stands for a number that is not finite."""
+    """Numbers, lists and objects of them; ``None`` stands for a number that is not finite. Empty before the run."""
 
 
 class Results(tuple[Run, ...]):
@@ -53,6 +56,10 @@ class Results(tuple[Run, ...]):
     >>> Results(runs).where(seed=1).values("delta"), Results(runs).mean("delta")
     ([[4.0, 2.0]], [3.0, 1.5])
     """
+
+    def find(self, parameters: Any) -> Run | None:
+        """The first run with exactly these parameters."""
+        return next((run for run in self if run.parameters == parameters), None)
 
     def where(self, **parameters: Any) -> Results:
         """The runs with these parameters; a run that lacks one of them is left out."""
@@ -104,18 +111,30 @@ class Claim:
     """Selects the runs that it is about."""
 
     def record(self, results: Results, preset: str) -> dict[str, str]:
-        """The claim and its verdict as ``results.json`` holds them."""
-        results = self.of(results)
-        reason = self.untestable(results, preset)
-        verdict, detail = (Verdict.NOT_TESTED, reason) if reason else self.judge(results)
+        """The claim and its verdict as ``results.json`` holds them.
+
+        Args:
+            results: all runs that are planned. The claim is not decided while one that it is about is not measured.
+            preset: of the runs.
+        """
+        runs = self.of(results)
+        measured = Results(run for run in runs if run.measured)
+        verdict, detail = self.decide(measured, preset, partial=len(measured) < len(runs))
+        if missing := len(runs) - len(measured):
+            verdict = Verdict.NOT_TESTED
+            detail = f"{missing} {'runs are' if missing > 1 else 'run is'} not yet measured; so far: {detail}"
         return {"kind": self.kind.value, "text": self.text, "verdict": as_verdict(verdict).value, "detail": detail}
 
-    def record_part(self, results: Results, preset: str) -> dict[str, str]:
-        """The same for a part of the runs, which may lack what the claim is about."""
+    def decide(self, results: Results, preset: str, *, partial: bool) -> Judgement:
+        """The verdict on measured runs; a part of them may lack what the claim is about."""
+        if reason := self.untestable(results, preset):
+            return Verdict.NOT_TESTED, reason
         try:
-            return self.record(results, preset)
+            return self.judge(results)
         except (ArithmeticError, LookupError, ValueError):
-            return replace(self, judge=lambda _: (Verdict.NOT_TESTED, "not enough to judge")).record(results, preset)
+            if not partial:
+                raise
+            return Verdict.NOT_TESTED, "not enough to judge"
 
     def untestable(self, results: Results, preset: str) -> str:
         """Why these runs can't test the claim; empty if they can."""
@@ -277,25 +296,17 @@ class Experiment:
 
         return draw_charts(self.charts(results) if self.charts else [])
 
-    def judge(self, results: Results, preset: str, missing: int = 0) -> list[dict[str, str]]:
+    def judge(self, results: Results, preset: str, planned: Sequence[Any] = ()) -> list[dict[str, str]]:
         """Every claim with its verdict, as ``results.json`` holds them.
 
         Args:
             results: what was measured.
             preset: of the runs.
-            missing: how many planned runs are not yet measured. No claim is decided before they are.
+            planned: the parameters of every run, if some are not yet measured.
         """
-        if not missing:
-            return [claim.record(results, preset) for claim in self.claims]
-        records = [claim.record_part(results, preset) for claim in self.claims]
-        return [
-            {
-                **record,
-                "verdict": Verdict.NOT_TESTED.value,
-                "detail": f"{missing} runs are not yet measured; so far: {record['detail']}",
-            }
-            for record in records
-        ]
+        if planned:
+            results = Results(results.find(parameters) or Run(parameters, {}) for parameters in planned)
+        return [claim.record(results, preset) for claim in self.claims]
 
 
 def as_record(run: Run) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from oni.machine import code_version, machine, versions
-from oni.recipes.experiments.experiment import Experiment, Results, Run, as_record, read_parameters
+from oni.recipes.experiments.experiment import SKIPPED, Experiment, Results, Run, as_record, read_parameters
 from oni.recipes.experiments.texts import format_override
 
 __all__ = ["RESULTS", "RUNS", "add_runs", "find_machines", "format_json", "make_command", "make_record", "read_results"]
@@ -28,7 +28,7 @@ def make_record(
     seed: int,
     seeds: int | None,
     overrides: Mapping[str, Any],
-    missing: int = 0,
+    planned: Sequence[Any],
     trained_on: Mapping[str, int] | None = None,
 ) -> dict[str, Any]:
     """Everything that ``results.json`` holds.
@@ -37,7 +37,7 @@ def make_record(
         experiment: what was measured.
         results: its runs.
         preset, seed, seeds, overrides: the options of the command.
-        missing: how many of its runs are not yet measured; left out if none is.
+        planned: the parameters of every run; how many are not yet measured is left out if none is.
         trained_on: see `find_machines`; left out if there is none.
     """
     record = {
@@ -52,10 +52,10 @@ def make_record(
         "overrides": dict(overrides),
         "runs": [as_record(run) for run in results],
         "paper": dict(experiment.paper),
-        "claims": experiment.judge(results, preset, missing),
+        "claims": experiment.judge(results, preset, planned),
         "table": experiment.table(results).as_json(),
     }
-    more = {"missing": missing, "trained_on": dict(trained_on or {})}
+    more = {"missing": len(planned) - len(results), "trained_on": dict(trained_on or {})}
     return record | {name: value for name, value in more.items() if value}
 
 
@@ -75,14 +75,15 @@ def add_runs(
 ) -> tuple[Results, dict[str, Any]]:
     """Add runs that were measured later to a record, in the planned order, and judge all claims again.
 
-    A run replaces the one with the same parameters. Under ``added``, the record says when and where runs were measured
-    that are new or have other numbers.
+    A run replaces the one with the same parameters, unless it was skipped. Under ``added``, the record says when and
+    where runs were measured that are new or have other numbers.
     """
-    before = [*read_results(experiment, record)]
-    every_run = [*results, *before]
-    new = [run for run in results if run not in before]
-    measured = [next((run for run in every_run if run.parameters == parameters), None) for parameters in planned]
-    merged = Results(run for run in measured if run is not None)
+    before = read_results(experiment, record)
+    skipped = [run for run in results if run.measured.get("status") == SKIPPED]
+    every_run = Results([*(run for run in results if run not in skipped), *before, *skipped])
+    found = map(every_run.find, planned)
+    merged = Results(run for run in found if run is not None)
+    new = [run for run in merged if run not in before]
     fields = {"date": datetime.now(timezone.utc).isoformat(timespec="seconds"), "code": code_version()}
     later = {**fields, "machine": machine(), "versions": versions(), "runs": len(new)}
     missing = len(planned) - len(merged)
@@ -91,7 +92,7 @@ def add_runs(
         **({"missing": missing} if missing else {}),
         "seeds": sorted({run.parameters.seed for run in merged}),
         "runs": [as_record(run) for run in merged],
-        "claims": experiment.judge(merged, record["preset"], missing),
+        "claims": experiment.judge(merged, record["preset"], planned),
         "table": experiment.table(merged).as_json(),
         "added": [*record.get("added", []), *([later] if new else [])],
     }

@@ -55,7 +55,7 @@ def test_what_is_not_finite_shows_in_a_mean():
 
 
 def test_runs_are_chosen_by_parameters():
-    results = Results(Run(Parameters(seed, epochs), {}) for seed in (0, 1) for epochs in (2, 3))
+    results = Results(Run(Parameters(seed, epochs), {"error": 0.1}) for seed in (0, 1) for epochs in (2, 3))
     assert [run.parameters.epochs for run in results.where(seed=1)] == [2, 3]
     assert results.where(nothing="of this") == ()
     assert (results.size("seeds"), results.size("epochs"), results.size("steps")) == (2, 2, 0)
@@ -65,7 +65,7 @@ def test_runs_are_chosen_by_parameters():
 
 
 def judge(preset="laptop", held=True, needs=None, epochs=10, seeds=2):
-    results = Results(Run(Parameters(seed, epochs), {}) for seed in range(seeds))
+    results = Results(Run(Parameters(seed, epochs), {"error": 0.1}) for seed in range(seeds))
     return Claim(Kind.OURS, "It trains", lambda results: (held, "by numbers"), needs or {}).record(results, preset)
 
 
@@ -91,7 +91,7 @@ def test_a_claim_that_can_t_be_borne_is_not_judged():
         raise AssertionError("judged")
 
     claim = Claim(Kind.PAPER, "", fail, {"epochs": 5})
-    assert claim.record(Results([Run(Parameters(0), {})]), "laptop")["verdict"] == "not tested"
+    assert claim.record(Results([Run(Parameters(0), {"error": 0.1})]), "laptop")["verdict"] == "not tested"
 
 
 # Parameters in results.json.
@@ -176,10 +176,12 @@ def test_claims_are_of_the_kind_that_their_experiment_is():
 
 
 def test_no_claim_is_decided_before_all_runs_are_measured():
-    records = load_experiment("fig2").judge(Results(), "laptop", missing=3)
+    experiment = load_experiment("fig2")
+    planned = experiment.planned("laptop", seeds=3)
+    records = experiment.judge(Results(), "laptop", planned)
     assert {record["verdict"] for record in records} == {"not tested"}
     assert {record["detail"] for record in records} == {
-        "3 runs are not yet measured; so far: not yet measured",
+        f"{len(planned)} runs are not yet measured; so far: not yet measured",
     }
 
 

@@ -244,7 +244,7 @@ def test_some_networks_alone_are_not_judged(id):
     spectrum = {"0": {"1": [1.0], "5": [1.0]}, "200": {"1": [0.5], "5": [0.5]}}
     whole = make_results(id, lambda _: (50, 10), lambda _: spectrum, lambda run: make_signal(run.config.method))
     for part in (Results(whole[:2]), Results(whole[-2:])):
-        claims = FIGURES[id].EXPERIMENT.judge(part, "full", missing=len(whole) - len(part))
+        claims = FIGURES[id].EXPERIMENT.judge(part, "full", [run.parameters for run in whole])
         assert {claim["verdict"] for claim in claims} == {"not tested"}
 
 

@@ -145,7 +145,7 @@ def test_some_rows_alone_are_not_judged():
     experiment = load_experiment("fig8a")
     whole = make_results(experiment, AS_PRINTED)
     part = Results(run for run in whole if run.parameters.config.method_options.get("steps", 0) < 3)
-    judged = experiment.judge(part, "full", missing=len(whole) - len(part))
+    judged = experiment.judge(part, "full", [run.parameters for run in whole])
     assert {claim["verdict"] for claim in judged} == {"not tested"}
 
 

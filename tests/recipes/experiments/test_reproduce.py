@@ -244,6 +244,17 @@ def test_a_part_measured_later_is_put_into_the_results(run, tmp_path, register, 
     assert json.loads((tmp_path / "fig99" / "results.json").read_text()) == record
 
 
+def test_a_run_that_is_skipped_later_keeps_what_was_measured(run, tmp_path, register, toy):
+    assert run("reproduce", "fig99", "--out", tmp_path)[0] == 0
+    before = json.loads((tmp_path / "fig99" / "results.json").read_text())
+    register(replace(TOY, measure=lambda *_: {"status": "skipped", "reason": "torch is not installed"}))
+    code, out, _ = run("reproduce", "fig99", "--out", tmp_path, "--only", "*seed 1", "--plain")
+    assert code == 0
+    assert "torch is not installed" in out
+    record = json.loads((tmp_path / "fig99" / "results.json").read_text())
+    assert (record["runs"], record["added"]) == (before["runs"], [])
+
+
 def test_a_dry_run_measures_and_writes_nothing(run, tmp_path, register):
     def fail(*_):
         raise AssertionError("measured")

@@ -86,7 +86,7 @@ def test_what_is_finished_is_written_and_nothing_is_decided_by_it(run, tmp_path,
     record = json.loads((tmp_path / "fig99" / "results.json").read_text())
     assert ([one["parameters"]["config"].get("seed", 0) for one in record["runs"]], record["missing"]) == ([0, 2], 1)
     assert record["trained_on"] == {machine()["cpu"]: 2}
-    detail = "1 runs are not yet measured; so far: 2 runs"
+    detail = "1 run is not yet measured; so far: 2 runs"
     assert record["claims"] == [{"kind": "ours", "text": "Trained", "verdict": "not tested", "detail": detail}]
     assert sorted((tmp_path / "runs").iterdir()) == trained
     # What is trained later goes in, and nothing is missing then.

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from oni.recipes.experiments.errors import (
     COST_COLUMNS,
     COST_NOTE,
+    about,
     errors_at,
     find_runs,
     groups_of,
@@ -137,9 +138,9 @@ VARIANTS = (
 # Reading the results.
 
 
-def on_first_network(results: Results) -> Results:
-    """The runs of the network that comes first."""
-    return results.where(group=groups_of(results)[0]) if results else results
+def on_first_network(*rows: Row) -> Callable[[Results], Results]:
+    """Selects the runs of rows on the network that comes first."""
+    return lambda results: about(*rows)(results.where(group=groups_of(results)[0])) if results else results
 
 
 def row_speeds(results: Results, rows: Sequence[Row], group: str) -> dict[str, list[float]]:

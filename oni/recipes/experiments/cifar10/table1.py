@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from oni.recipes.experiments.cifar10.family import (
@@ -24,7 +25,7 @@ from oni.recipes.experiments.cifar10.family import (
     read_trials,
     style_rows,
 )
-from oni.recipes.experiments.errors import find_runs, mean_and_deviation, row_errors
+from oni.recipes.experiments.errors import about, find_runs, mean_and_deviation, row_errors
 from oni.recipes.experiments.experiment import Claim, Comparison, Experiment, Quantity, Results
 from oni.recipes.experiments.runs import Row, Training, count_steps, describe_sweeps, plan_rows
 from oni.recipes.experiments.search import HELD_OUT
@@ -34,14 +35,17 @@ if TYPE_CHECKING:
     from oni.recipes.charts.chart import Chart
 
 __all__ = [
+    "BATCH_NORM",
     "BEST",
     "CHOICES",
     "EXPERIMENT",
     "ONI",
     "OTHERS",
-    "OUR_ROWS",
+    "PAPER_ROWS",
+    "PLAIN",
     "PRESET_CHOICES",
     "ROWS",
+    "SCALED",
     "plan",
     "plan_network",
 ]
@@ -185,22 +189,9 @@ def table(results: Results) -> Comparison:
 
 
 def judge_rows(results: Results, network: str, own: Sequence[Row], others: Sequence[Row]) -> Judgement:
-    """Whether the test errors of rows are below those of others; the spread is pooled over all rows."""
+    """Whether the test errors of rows are below those of others."""
     ours, theirs = (row_errors(results, rows, group=network) for rows in (own, others))
-    pooled = list(row_errors(results, ROWS, group=network).values())
-    return judge_lower(ours, theirs, images=TEST_IMAGES, pooled=pooled)
-
-
-def judge_best(results: Results, network: str) -> Judgement:
-    return judge_rows(results, network, BEST, OTHERS)
-
-
-def judge_scale(results: Results, network: str) -> Judgement:
-    return judge_rows(results, network, [OLM_SQRT2], [OLM_1])
-
-
-def judge_practice(results: Results, network: str) -> Judgement:
-    return judge_rows(results, network, [ONI], OUR_ROWS)
+    return judge_lower(ours, theirs, images=TEST_IMAGES)
 
 
 def judge_newton(results: Results) -> Judgement:
@@ -235,28 +226,47 @@ CLAIMS = [
     Claim(
         Kind.PAPER,
         "ONI and OLM-sqrt2 have the lowest test errors on every network",
-        judge_all(judge_best),
+        judge_all(partial(judge_rows, own=BEST, others=OTHERS)),
         LONG,
+        about(*PAPER_ROWS),
+    ),
+    Claim(
+        Kind.PAPER,
+        "ONI has a lower test error than the plain network, on every network",
+        judge_all(partial(judge_rows, own=[ONI], others=[PLAIN])),
+        LONG,
+        about(ONI, PLAIN),
     ),
     Claim(
         Kind.PAPER,
         "ONI has a lower test error than OLM-sqrt2 on average over the networks",
         judge_newton,
         LONG,
+        about(ONI, OLM_SQRT2),
     ),
-    Claim(Kind.PAPER, "OLM-1 is worse than OLM-sqrt2 on every network", judge_all(judge_scale), LONG),
+    Claim(
+        Kind.PAPER,
+        "OLM-1 is worse than OLM-sqrt2 on every network",
+        judge_all(partial(judge_rows, own=[OLM_SQRT2], others=[OLM_1])),
+        LONG,
+        about(OLM_1, OLM_SQRT2),
+    ),
     Claim(
         Kind.PAPER,
         "OLM on whole layers is worse than in groups of 64 rows",
         judge_whole_layers,
         LONG,
+        about(OLM_SQRT2),
     ),
-    Claim(
-        Kind.OURS,
-        "ONI has a lower test error than OrthInit x sqrt 2 and batch normalisation",
-        judge_all(judge_practice),
-        LONG,
-        on_first_network,
+    *(
+        Claim(
+            Kind.OURS,
+            f"ONI has a lower test error than {name}",
+            judge_all(partial(judge_rows, own=[ONI], others=[row])),
+            LONG,
+            on_first_network(ONI, row),
+        )
+        for row, name in ((SCALED, SCALED.title), (BATCH_NORM, "batch normalisation"))
     ),
 ]
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from oni.machine import find_version
 from oni.recipes.exact_maps import PEERS
-from oni.recipes.experiments.experiment import Results, Run
+from oni.recipes.experiments.experiment import SKIPPED, Results, Run
 from oni.recipes.experiments.runs import Row, Training, apply_changes, measure, plan_rows
 from oni.recipes.experiments.search import share_at
 
@@ -80,8 +80,6 @@ CAYLEY = Row("cayley", "Cayley", {"method": "cayley"}, rates=RATES, rate=3e-3)
 CHOLESKY = Row("cholesky", "Cholesky", {"method": "cholesky"}, rates=RATES, rate=3e-3)
 OTHERS = tuple(Row(method, package, {"method": method}, rates=RATES, rate=3e-3) for method, package in PEERS.items())
 """Dense layers of other libraries: trained where these are installed."""
-SKIPPED = "skipped"
-"""The status of a run of one that is not."""
 MAIN = (SN, SN_ORTHOGONAL, ONI[2], ONI[5], ASKED[0.99], CAYLEY)
 """Trained with every temperature; the others with one."""
 ROWS = (SN, SN_ORTHOGONAL, *ONI.values(), *ASKED.values(), CAYLEY, CHOLESKY, *OTHERS)
