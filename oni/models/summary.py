@@ -26,6 +26,10 @@ TARGET_HEADINGS = (*HEADINGS[:4], "bound", "schedule", *HEADINGS[4:7], "target",
 GROUPS, START = "groups", "start"
 """Shown where a weight has several groups, and where one had a start."""
 WORDS = ("would take", "left alone because")
+SMALL = 0.1
+"""Below it, a signal that passes through many layers loses the directions of such singular values."""
+RANK_LOST = 1e-5
+"""Below it, a start would have to replace what a weight lacks, or centring takes it away: no start changes that."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +63,12 @@ class LayerSummary:
     def misses_target(self) -> bool:
         """Whether the smallest singular value is below the target now."""
         return self.target is not None and self.sigma is not None and self.sigma[0] < self.target
+
+    @property
+    def has_small_values(self) -> bool:
+        """Whether its steps leave small singular values that an orthogonal start would not have."""
+        from_start = self.target is None and not self.start and bool(self.steps)
+        return from_start and self.sigma is not None and RANK_LOST < self.sigma[0] < SMALL
 
     def cells(self) -> dict[str, str]:
         """As text, by heading."""
@@ -124,8 +134,14 @@ class Summary:
             return count + "."
         low, high = min(low for low, _ in sigmas), max(high for _, high in sigmas)
         sentence = f"{count}; their singular values, before scale: {format_bounds(low, high)}."
-        missed = sum(row.misses_target for row in self.rows)
-        return f"{sentence} Below their target: {missed}; oni.retune(model) chooses again." if missed else sentence
+        if missed := sum(row.misses_target for row in self.rows):
+            sentence += f" Below their target: {missed}; oni.retune(model) chooses again."
+        if small := sum(row.has_small_values for row in self.rows):
+            sentence += (
+                f" {small} of them {'have' if small > 1 else 'has'} singular values below {SMALL}, which can keep a "
+                'deep network from training; unless it is pretrained, pass start="orthogonal" to oni.convert.'
+            )
+        return sentence
 
     def __rich__(self) -> Any:
         from rich.table import Table

@@ -92,6 +92,29 @@ class TestWarnings:
             oni.convert(nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 400)), skip="1")
 
 
+@pytest.mark.parametrize(
+    ("options", "warned"),
+    [
+        ({}, True),
+        ({"steps": 2}, True),
+        ({"start": "orthogonal"}, False),
+        ({"sigma_min": 0.05}, False),
+        # They ask for no more than a bound, or take a direction away themselves.
+        ({"steps": 0}, False),
+        ({"center": True, "start": "orthogonal"}, False),
+    ],
+)
+def test_summary_says_that_random_square_weights_stay_far_from_orthogonal(options, warned):
+    model = oni.convert(nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 64), nn.Linear(64, 8)), **options)
+    headline = oni.summary(model).headline()
+    advice = (
+        "2 of them have singular values below 0.1, which can keep a deep network from training; "
+        'unless it is pretrained, pass start="orthogonal" to oni.convert.'
+    )
+    assert (advice in headline) == warned
+    assert ("below 0.1" in headline) == warned
+
+
 def test_summary_says_how_orthogonal():
     model = oni.convert(nn.Sequential(nn.Linear(64, 64)), steps=1)
     text = str(oni.summary(model))
