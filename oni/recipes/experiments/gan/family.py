@@ -179,8 +179,11 @@ def make_row(
     return Row(title, title, changes, rate=optimiser.learning_rate, seeds=seeds)
 
 
-def make_plan(rows: Sequence[Row]) -> Callable[..., list[Training]]:
-    """The plan of a figure: every row with every seed, in the sizes of a preset; sparing presets have fewer seeds."""
+def make_plan(rows: Sequence[Row], variant: str = "") -> Callable[..., list[Training]]:
+    """The plan of a figure: every row with every seed, in the sizes of a preset; sparing presets have fewer seeds.
+
+    ``variant`` tells the runs from others of the same rows.
+    """
 
     def plan(
         seed: int,
@@ -223,7 +226,7 @@ def make_plan(rows: Sequence[Row]) -> Callable[..., list[Training]]:
         # Adam changes every weight by about the learning rate, and an output by the sum over a filter's inputs. So the
         # learning rate grows as the network gets narrower.
         factor = PRINTED_WIDTHS[network] / width
-        group, every_seed = NETWORKS[network], range(seed, seed + seeds)
+        group, every_seed = ", ".join(filter(None, [NETWORKS[network], variant])), range(seed, seed + seeds)
         return plan_rows(chosen, config, every_seed, group=group, rate_factor=factor, images=(images, real_images))
 
     return plan

@@ -44,10 +44,7 @@ EXPERIMENT = replace(
     title="DCGAN: Inception scores of Figure 8",
     shows="ONI with T = 2 also beats SN by the Inception score, in all six settings too.",
     choices=describe_choices("the DCGANs of Figure 8", "the runs of fig8a and fig8b", NEEDS_SCORES),
-    presets={
-        name: {**sizes, "setting_epochs": fig8b.PRESETS[name]["epochs"]}
-        for name, sizes in fig8a.EXPERIMENT.presets.items()
-    },
+    presets={name: {**sizes, "setting_epochs": fig8b.PRESETS[name]["epochs"]} for name, sizes in fig8a.PRESETS.items()},
     plan=plan,
     paper={"Inception score": {"real images": 10.20}},
     claims=judge_scores(PAIRS),

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from oni.recipes.experiments.gan.fig8a import BY_STEPS
-from oni.recipes.experiments.gan.fig8a import EXPERIMENT as FIG8A
+from oni.recipes.experiments.gan.fig8a import BY_STEPS, PRESETS
 from oni.recipes.experiments.gan.sheets import make_sheets
 
 __all__ = ["EXPERIMENT"]
@@ -14,5 +13,5 @@ EXPERIMENT = make_sheets(
     shows="Images from ONI with T = 0 to 5 at the end of training, not chosen by hand.",
     choices="The runs are those of fig8a, with its choices; the first seed.",
     rows={f"T = {steps}": row for steps, row in BY_STEPS.items()},
-    presets=FIG8A.presets,
+    presets=PRESETS,
 )

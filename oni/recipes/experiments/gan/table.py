@@ -8,7 +8,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from oni.recipes.experiments.errors import COST_COLUMNS, COST_NOTE, find_runs, mean_and_deviation, summarise_cost
+from oni.recipes.experiments.errors import (
+    COST_COLUMNS,
+    COST_NOTE,
+    find_runs,
+    groups_of,
+    mean_and_deviation,
+    summarise_cost,
+)
 from oni.recipes.experiments.experiment import Comparison, Experiment, Quantity, Results, Run
 from oni.recipes.experiments.gan.family import NETWORKS, PRINTED_WIDTHS, Pairs, make_plan, make_sweeps, measure
 from oni.recipes.experiments.runs import Row
@@ -82,7 +89,9 @@ def missing(results: Results, rows: Sequence[Row], name: str = "kid") -> str:
     """Why rows can't be compared; empty if they can."""
     for row in rows:
         runs = find_runs(results, row)
-        if len(at_the_end(runs, name)) < max(1, len(runs)):
+        if not runs:
+            return f"{row.title}: {NOT_MEASURED}"
+        if len(at_the_end(runs, name)) < len(runs):
             return f"{row.title}: {NOT_MEASURED}; pass {REMEDIES.get(name, OPTIONS['inception'])}"
     return ""
 
@@ -158,14 +167,18 @@ def make_table(rows: Sequence[Row], measures: Sequence[Column]) -> Callable[[Res
         shown = [column for column in measures if any(column.name in run.measured for run in results)]
         shown = [column for column in shown if at_the_end(results, column.name)]
         cells: list[list[str | Quantity]] = []
-        for row in rows:
-            runs = find_runs(results, row)
-            if not runs:
-                cells.append([row.title, *len(shown) * [NOT_MEASURED], NOT_MEASURED, "0", *2 * ["-"]])
-                continue
-            numbers = [summarise(at_the_end(runs, column.name), column) for column in shown]
-            outcomes = ", ".join(dict.fromkeys(outcome(run) for run in runs))
-            cells.append([row.title, *numbers, outcomes, Quantity(len(runs), digits=0), *summarise_cost(runs)])
+        for index, group in enumerate(groups_of(results)):
+            for row in rows:
+                runs = find_runs(results, row, group)
+                if not runs and index:
+                    continue
+                title = ", ".join(filter(None, [row.title, group.partition(", ")[2]]))
+                if not runs:
+                    cells.append([title, *len(shown) * [NOT_MEASURED], NOT_MEASURED, "0", *2 * ["-"]])
+                    continue
+                numbers = [summarise(at_the_end(runs, column.name), column) for column in shown]
+                outcomes = ", ".join(dict.fromkeys(outcome(run) for run in runs))
+                cells.append([title, *numbers, outcomes, Quantity(len(runs), digits=0), *summarise_cost(runs)])
         columns = [NETWORKS[str(rows[0].changes["network"])], *(column.title for column in shown), "training", "seeds"]
         return Comparison([*columns, *COST_COLUMNS], cells, describe_columns(results, shown))
 
@@ -228,12 +241,5 @@ def describe_protocol(results: Results) -> str:
 
 def make_figure(rows: Sequence[Row], measures: Sequence[Column], **fields: Any) -> Experiment:
     """A figure of these rows, with these columns; ``fields`` of the experiment are what only this figure knows."""
-    return Experiment(
-        plan=make_plan(rows),
-        measure=measure,
-        table=make_table(rows, measures),
-        trains=True,
-        generates=True,
-        sweeps=make_sweeps(rows),
-        **fields,
-    )
+    shared: dict[str, Any] = {"plan": make_plan(rows), "table": make_table(rows, measures), "sweeps": make_sweeps(rows)}
+    return Experiment(measure=measure, trains=True, generates=True, **{**shared, **fields})
