@@ -361,9 +361,11 @@ def count_steps(config: Config) -> int:
 COLOURS: Mapping[str, str] = {
     "plain": "#666666",
     "xavier": "#666666",
+    "xavier-released": "#8B5A2B",
     "wn": "#8B5A2B",
     "orth-init": "#E69F00",
     "orth-init-sqrt2": "#B8A000",
+    "orth-init-released": "#B8A000",
     "orth-reg": "#7A5195",
     "olm-1": "#D55E00",
     "olm-sqrt2": "#CC79A7",

@@ -18,6 +18,7 @@ from oni.recipes.experiments.cifar10.family import (
 )
 from oni.recipes.experiments.cifar10.residual_rows import (
     BATCH_NORM,
+    BEGINNINGS,
     CHOICES,
     DEEP,
     EVERY_ROW,
@@ -73,11 +74,11 @@ CLAIMS = [
         on_deep,
     ),
     Claim(
-        Kind.PAPER,
+        Kind.OURS,
         "In the first three epochs of Res-110, it falls faster than that of batch normalisation",
         judge_beginnings,
         FIRST_STEPS,
-        at_large_rate,
+        at_large_rate(RELEASED_ONI, BATCH_NORM),
     ),
 ]
 
@@ -93,7 +94,7 @@ def charts(results: Results) -> list[Chart]:
     if beginnings := find_beginnings(results):
         network = beginnings[0].parameters.group.partition(" at ")[0]
         styles, dashes = {}, {}
-        for row in EVERY_ROW:
+        for row in BEGINNINGS:
             for rate, dash in ((RATE, "solid"), (SMALL_RATE, "dash")):
                 if runs := find_runs(beginnings, row, name_beginning(network, rate)):
                     name = f"{row.title}, {rate:g}"

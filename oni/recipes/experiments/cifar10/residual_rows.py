@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from oni.recipes.experiments.cifar10.family import VARIANTS, make_config
+from oni.recipes.experiments.errors import about
 from oni.recipes.experiments.experiment import Results
 from oni.recipes.experiments.runs import Row, Training, plan_rows
 from oni.recipes.experiments.search import HELD_OUT
 
 __all__ = [
     "BATCH_NORM",
+    "BEGINNINGS",
     "CHOICES",
     "DEEP",
     "EVERY_ROW",
     "FIRST_STEPS",
+    "FREE",
     "GROUP_NORM",
     "ONI",
     "PRESETS",
     "RATE",
     "RELEASED_ONI",
+    "RELEASED_XAVIER",
     "ROWS",
     "SEARCHED",
     "SMALL_BRANCHES",
@@ -92,9 +96,19 @@ RELEASED_GROUP_NORM = replace(
     candidates=tuple({"network_options.groups": number} for number in GROUPS),
 )
 """The released code uses these sizes as numbers of groups: most layers then have a group per channel."""
+RELEASED_XAVIER = replace(XAVIER, name="xavier-released", title="Xavier, released code", changes={"method": "plain"})
+"""Torch's uniform initialisation, of a third of the variance, which the released code calls so."""
+FREE = Row(
+    "orth-init-released",
+    "OrthInit x 0.8, frozen biases",
+    {"method": "orth-init", "method_options.gain": 0.8, "network_options.frozen_bias": True},
+    rate=RATE,
+    ours=True,
+)
+"""The released ONI at the start, but for its weights, which are free to leave: what orthogonality itself does."""
 EVERY_ROW = (*ROWS, RELEASED_GROUP_NORM, SEARCHED, RELEASED_ONI, SMALL_BRANCHES)
 AT_BOTH_SIZES = tuple(row for row in EVERY_ROW if row is not SEARCHED)
-BEGINNINGS = (RELEASED_ONI, BATCH_NORM, ONI, XAVIER, SMALL_BRANCHES)
+BEGINNINGS = (RELEASED_ONI, BATCH_NORM, ONI, XAVIER, SMALL_BRANCHES, FREE, RELEASED_XAVIER)
 """The rows whose first steps at the large rate show whether they train."""
 SLOW_BEGINNINGS = (ONI, XAVIER, BATCH_NORM)
 PRESETS: dict[str, dict[str, Any]] = {
@@ -234,9 +248,9 @@ def on_shallow(results: Results) -> Results:
     return Results(run for run in find_finals(results) if not run.parameters.group.startswith(DEEP))
 
 
-def at_large_rate(results: Results) -> Results:
-    """The beginnings on the paper's network at its learning rate."""
-    return results.where(group=name_beginning(DEEP, RATE))
+def at_large_rate(*rows: Row) -> Callable[[Results], Results]:
+    """Selects the beginnings of rows on the paper's network at its learning rate."""
+    return lambda results: about(*rows)(results.where(group=name_beginning(DEEP, RATE)))
 
 
 # Texts.
