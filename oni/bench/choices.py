@@ -58,6 +58,7 @@ CHOICE_CASES = tuple(
     for shape, spectrum in (
         ((256, 256), "trained"),
         ((512, 512), "trained"),
+        ((256, 256), "condition100"),
         ((256, 2304), "gaussian"),
         ((1024, 256), "gaussian"),
         ((36, 16, 144), "gaussian"),

@@ -133,6 +133,7 @@ def plan_conversion(
     by_parameter: dict[int, tuple[Orthogonal, Tensor]] = {}
     plans: list[Plan] = []
     left_alone: list[tuple[Weight, str]] = []
+    unstarted: list[str] = []
     for weight, why in choose_weights(model, only, skip):
         if why:
             left_alone.append((weight, why))
@@ -145,6 +146,8 @@ def plan_conversion(
                     f"{weight.label} is already orthogonal, with other options: {present.extra_repr()}; "
                     "oni.bake the model first, or skip the layer"
                 )
+            if start is not None and not present.start:
+                unstarted.append(weight.label)
             continue
         parameter = check_weight(weight.module, weight.name, weight.label)
         # Modules that share a parameter share all of the parametrization, so that they still have one weight.
@@ -153,6 +156,11 @@ def plan_conversion(
             by_parameter[id(parameter)] = make_orthogonal(parameter, layout, own_options, weight.label, start)
         parametrization, proxy = by_parameter[id(parameter)]
         plans.append(Plan(weight, parametrization, parameter, proxy))
+    if unstarted:
+        warn(
+            f"start={start!r} does not change layers that are orthogonal already: {shorten(unstarted)}; oni.bake the "
+            "model first, then convert it, or skip them"
+        )
     return plans, left_alone
 
 

@@ -66,9 +66,9 @@ class LayerSummary:
 
     @property
     def has_small_values(self) -> bool:
-        """Whether its steps leave small singular values that an orthogonal start would not have."""
-        from_start = self.target is None and not self.start and bool(self.steps)
-        return from_start and self.sigma is not None and RANK_LOST < self.sigma[0] < SMALL
+        """Whether its steps leave small singular values, which an orthogonal start would not have."""
+        left = self.target is None and bool(self.steps)
+        return left and self.sigma is not None and RANK_LOST < self.sigma[0] < SMALL
 
     def cells(self) -> dict[str, str]:
         """As text, by heading."""
@@ -139,7 +139,7 @@ class Summary:
         if small := sum(row.has_small_values for row in self.rows):
             sentence += (
                 f" {small} of them {'have' if small > 1 else 'has'} singular values below {SMALL}, which can keep a "
-                'deep network from training; unless it is pretrained, pass start="orthogonal" to oni.convert.'
+                'deep network from training; unless it is pretrained, convert it with start="orthogonal".'
             )
         return sentence
 
@@ -208,7 +208,7 @@ def orthogonal_row(weight: Weight, parametrization: FromProxy) -> LayerSummary:
         bound=None if options is None else options.bound,
         schedule=None if options is None else options.schedule,
         groups=None if options is None else options.groups,
-        start=parametrization.start if isinstance(parametrization, Orthogonal) else "",
+        start=parametrization.start,
         target=None if options is None or options.target is None else options.target.sigma_min,
         scale=measured.get("scale"),
         delta=measured.get("delta"),

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -27,6 +28,12 @@ __all__ = ["Choice", "Target", "check_target", "choose", "list_choices", "steps_
 
 CANDIDATES = ("trace", "trace2", "tight")
 """The Frobenius and the compact bound cost as much as the trace bound, but start lower."""
+STEEP_BELOW = 0.02
+"""Schedules made for a start below may be so steep that they need float64."""
+MILD = ("minimax:0.0075", "minimax:0.01", "minimax:0.015", "minimax:0.02")
+"""Then these are compared too. They take more steps, but in float32."""
+DOUBLE_PRICE = 4
+"""Of a product in float64, in products in float32: 2 with the same library, 4 where oneDNN multiplies the latter."""
 FURTHER = 3
 """How many numbers of steps to compare: one more may cost less, if the matrix is then formed anew fewer times."""
 
@@ -152,6 +159,8 @@ def list_choices(matrices: Tensor, target: Target, *, center: bool | str = "auto
         for name in [schedule] if schedule else ("newton", "minimax"):
             find = find_minimax if name == "minimax" else find_steps
             choices += find(candidate, name, starts[candidate], aim)
+            if name == "minimax" and LEAST <= starts[candidate][0] < STEEP_BELOW:
+                choices += find_mild(candidate, starts[candidate], aim)
     if not choices:
         lowest = min(low for low, _ in starts.values())
         raise ValueError(
@@ -193,6 +202,16 @@ def find_minimax(bound: str, _: str, start: tuple[float, float], aim: float) -> 
     return found
 
 
+def find_mild(bound: str, start: tuple[float, float], aim: float) -> list[Choice]:
+    """List the ways with a schedule for a higher start."""
+    choices: list[Choice] = []
+    for name in MILD:
+        # Where rounding ends before the aim is certified, the others still may.
+        with suppress(ValueError):
+            choices += find_steps(bound, name, start, aim)
+    return choices
+
+
 @lru_cache(maxsize=1024)
 def lowest_start(aim: float, steps: int) -> float:
     """Return the lowest start from which this many minimax steps reach the aim: at most 1e-4 of it too high."""
@@ -226,7 +245,10 @@ def round_up(number: float) -> str:
 def rank(choice: Choice, n: int, d: int) -> tuple[int, bool]:
     """Sort key: cheaper choices come first, and the paper's own iteration before an equally cheap one."""
     bound, schedule, steps = choice
-    dtype, _ = planned_before(schedule, steps, torch.float32, "cpu", bound, True)
-    # A product in float64 is worth two.
-    price = 2 if dtype == torch.float64 else 1
+    price = DOUBLE_PRICE if works_in_double(choice) else 1
     return price * sum(count_products(steps, bound=bound, schedule=schedule).multiply_adds(n, d)), schedule != "newton"
+
+
+def works_in_double(choice: Choice) -> bool:
+    """Whether float32 would not do for the work (:mod:`oni.newton.precision`)."""
+    return planned_before(choice.schedule, choice.steps, torch.float32, "cpu", choice.bound, True)[0] == torch.float64

@@ -26,6 +26,10 @@ class FromProxy(nn.Module):
 
     orthogonal = True
     """Whether its matrices are meant to be orthogonal."""
+    start = ""
+    """How the proxy started, if not as the given weight; forgotten when a proxy is loaded or assigned.
+
+    Not an option, as a checkpoint contains the proxy itself."""
 
     def __init__(self, weight: Tensor, layout: Layout, options: Scaling) -> None:
         super().__init__()

@@ -134,9 +134,12 @@ def finish_layer(parametrization: SavedOptions, prefix: str, missing: list[str])
     if root is not LOADING.root:
         LOADING.root, LOADING.doubtful = root, {}
     holder = prefix.removesuffix("0.")
+    loaded = holder + "original" not in missing
+    if loaded:
+        parametrization.start = ""
     doubtful = parametrization.remark is not None or parametrization.options.target is not None
     # Where no proxy was loaded, nothing has changed.
-    if doubtful and holder + "original" not in missing:
+    if doubtful and loaded:
         LOADING.doubtful[name_layer(holder)] = parametrization
     if not LOADING.doubtful:
         return

@@ -227,6 +227,10 @@ def _refuse_parameters(module: nn.Module, name: str, value: Any) -> None:
     # The class that holds this function; a module may be of a class derived from it.
     owner = next(cls for cls in type(module).__mro__ if vars(cls).get("__setattr__") is _refuse_parameters)
     super(owner, module).__setattr__(name, value)  # type: ignore[arg-type]
+    if parametrize.is_parametrized(module, name):
+        first = module.parametrizations[name][0]  # type: ignore[index]
+        if isinstance(first, FromProxy):
+            first.start = ""
 
 
 def make_orthogonal(
@@ -264,8 +268,6 @@ class Orthogonal(SavedOptions):
     """The parametrization by ``orthogonalize``."""
 
     cache: Cache | None = None
-    start = ""
-    """How the proxy started, if not as the given weight. Not an option, as a checkpoint contains the proxy itself."""
 
     def forward(self, Z: Tensor) -> Tensor:
         refuse_onnx()

@@ -272,3 +272,39 @@ def test_what_is_chosen_outlasts_an_epoch(condition):
     with torch.no_grad():
         proxy_of(layer).copy_((U * torch.linspace(1, 1 / 2, 48)) @ Rh)
     assert oni.summary(layer).rows[0].sigma[0] >= 0.9
+
+
+def list_starts(model):
+    return [row.start for row in oni.summary(model).rows]
+
+
+def test_a_start_that_comes_too_late_is_said():
+    model = oni.convert(nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 8)))
+    before = [parameter.clone() for parameter in model.parameters()]
+    with pytest.warns(UserWarning, match=r"start='orthogonal' does not change layers that are .* already: 0, 2; oni.b"):
+        oni.convert(model, start="orthogonal")
+    assert all(map(torch.equal, before, model.parameters()))
+    oni.bake(model)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        oni.convert(model, start="orthogonal")
+        oni.convert(model, start="orthogonal")
+    assert list_starts(model) == ["orthogonal", "orthogonal"]
+
+
+def test_a_start_is_forgotten_with_its_proxy():
+    def make():
+        return oni.convert(nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 8)), start="orthogonal")
+
+    model = make()
+    model[0].weight = torch.randn(8, 8)
+    model[1].bias = nn.Parameter(torch.randn(8))
+    assert list_starts(model) == ["", "orthogonal"]
+    other = make()
+    other.load_state_dict(
+        {key: value for key, value in model.state_dict().items() if key.startswith("0.")}, strict=False
+    )
+    assert list_starts(other) == ["", "orthogonal"]
+    # A plain checkpoint's weights become the proxies.
+    other.load_state_dict(nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 8)).state_dict())
+    assert list_starts(other) == ["", ""]

@@ -109,7 +109,7 @@ def test_summary_says_that_random_square_weights_stay_far_from_orthogonal(option
     headline = oni.summary(model).headline()
     advice = (
         "2 of them have singular values below 0.1, which can keep a deep network from training; "
-        'unless it is pretrained, pass start="orthogonal" to oni.convert.'
+        'unless it is pretrained, convert it with start="orthogonal".'
     )
     assert (advice in headline) == warned
     assert ("below 0.1" in headline) == warned

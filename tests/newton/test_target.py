@@ -4,8 +4,9 @@ import pytest
 import torch
 
 import oni
+from oni.newton.orthogonalize import orthogonalize
 from oni.newton.product_count import count_products
-from oni.newton.target import Target, choose, list_choices
+from oni.newton.target import Target, choose, list_choices, works_in_double
 
 
 def lowest(Z, steps, groups=1, **options):
@@ -80,3 +81,16 @@ def test_choices_come_cheapest_first_and_all_reach_the_target():
     assert {choice.bound for choice in choices} == {"trace", "trace2", "tight"}
     for bound, schedule, steps in choices:
         assert lowest(Z, steps, bound=bound, schedule=schedule) >= 0.9
+
+
+@pytest.mark.parametrize("shape", [(64, 64), (96, 48), (48, 200)])
+@pytest.mark.parametrize("sigma_min", [0.9, 0.99, 0.9999])
+def test_a_badly_conditioned_weight_needs_no_float64(shape, sigma_min):
+    """A schedule made for its start, below 0.01, would; one for a slightly higher start takes as many products."""
+    m = min(shape)
+    U, V = (torch.linalg.qr(torch.randn(size, m, dtype=torch.float64)).Q for size in shape)
+    Z = ((U * torch.logspace(0, -2, m, dtype=torch.float64)) @ V.mT).float()
+    choice = choose(Z, Target(sigma_min), center=False)
+    assert not works_in_double(choice), choice
+    W = orthogonalize(Z, choice.steps, bound=choice.bound, schedule=choice.schedule, center=False)
+    assert torch.linalg.svdvals(W.double()).min() >= sigma_min
