@@ -34,7 +34,8 @@ with :math:`\mu = (k + 16) \epsilon` and :math:`\tau = 256 k \epsilon` (:func:`t
 * *It is smooth.* The norm itself has a kink at D = 0, where its slope is D / r: for an orthogonal matrix that is
   rounding noise, of length 1. The noise in r is about k u; :math:`\tau` is 512 times that, so no more than 1/512 of
   such a slope is left, and where D is zero only the slope of m is left. The price is that an orthogonal matrix starts
-  at :math:`1 - \tau / 2`: 0.996 for k = 256 in float32. Training moves it further away.
+  at :math:`1 - \tau / 2`: in float32 0.996 for k = 256, 0.985 for 1024, 0.943 for 4096 (``trace2``, to which
+  :math:`k^2 u` is added: 0.997, 0.978, 0.828). Training moves it further away.
 """
 
 from __future__ import annotations

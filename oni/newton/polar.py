@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from oni.newton.bounding import centred
+from oni.newton.bounding import centred, power_of_two_scale
 from oni.newton.matrix import split_groups
 from oni.newton.start import work_dtype
 from oni.torch_internals import has_values
@@ -44,7 +44,8 @@ def find_polar_factor(Z: Tensor, *, center: bool, groups: int) -> Polar:
     if not has_values(Z):
         raise ValueError("it has no values yet (device meta, or a fake tensor); load or initialise it first")
     given = split_groups(Z.detach().double(), groups)
-    A = centred(given.clone()) if center else given
+    scaled = power_of_two_scale(given) * given  # so that centring does not overflow
+    A = centred(scaled) if center else scaled
     U, sigma, Rh = torch.linalg.svd(A, full_matrices=False)
     present = sigma > torch.finfo(work_dtype(Z.dtype)).eps * sigma[..., :1]
     factor = (U * present.unsqueeze(-2)) @ Rh

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from oni.newton.bounding import BOUNDS, SCHATTEN_ORDER, TRACE_POWER, centred, trace_factors
+from oni.newton.bounding import BOUNDS, SCHATTEN_ORDER, TRACE_POWER, centred, power_of_two_scale, trace_factors
 from oni.newton.matrix import split_groups
 from oni.torch_internals import has_values
 
@@ -45,8 +45,9 @@ def find_starts(Z: Tensor, *, center: bool, groups: int, in_training: bool = Fal
     A = split_groups(Z.detach().double(), groups)
     if not bool(torch.isfinite(A).all()):
         raise ValueError("it contains NaN or infinity; initialise or load it first")
+    A = power_of_two_scale(A) * A  # so that centring does not overflow
     if center:
-        A = centred(A.clone())
+        A = centred(A)
     n, d = A.shape[-2:]
     sigma = torch.linalg.svdvals(A).reshape(-1, min(n, d))
     check_rank(sigma, Z.dtype, f"{n} x {d}", center=center, centring_costs_rank=center and n >= d)

@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import lru_cache
+from numbers import Real
 from typing import NamedTuple
 
 import torch
@@ -107,7 +108,7 @@ def steps_for(
 
 def check_target(sigma_min: float, *, zero: bool = False) -> float:
     """Return ``sigma_min`` if it is a number below 1 and above, or where allowed at, 0."""
-    number = isinstance(sigma_min, int | float) and not isinstance(sigma_min, bool)
+    number = isinstance(sigma_min, Real) and not isinstance(sigma_min, bool)
     if not number or not 0.0 <= sigma_min < 1.0 or (sigma_min == 0 and not zero):
         raise ValueError(
             f"sigma_min must be a number in {'[' if zero else '('}0, 1), got {sigma_min!r}; 1 itself is reached only "
@@ -135,8 +136,8 @@ def first_reaching(ranges: Iterator[tuple[float, float]], sigma_min: float) -> i
 def choose(matrices: Tensor, target: Target, *, center: bool | str = "auto", groups: int = 1) -> Choice:
     """Choose the way with the fewest matrix products that certifies a target for ``matrices (..., n, d)`` as they are.
 
-    It also holds for a condition number of 2, which training reaches from an orthogonal start: otherwise the choice
-    would not survive the first steps of the optimizer.
+    It also holds for evenly spread singular values of condition number 2, which training reaches from an orthogonal
+    start: otherwise the choice would not survive the first steps of the optimizer.
 
     Raises:
         ValueError: if no number of steps reaches the target, with the reason.

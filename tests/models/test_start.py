@@ -274,6 +274,15 @@ def test_what_is_chosen_outlasts_an_epoch(condition):
     assert oni.summary(layer).rows[0].sigma[0] >= 0.9
 
 
+@pytest.mark.parametrize("options", [{"start": "orthogonal"}, {"sigma_min": 0.5}])
+def test_weights_near_the_end_of_the_range_are_centred_without_overflow(options):
+    layer = nn.Linear(12, 8, dtype=torch.float64)
+    with torch.no_grad():
+        layer.weight.uniform_(-1, 1).mul_(1.7e308)
+    oni.orthogonal(layer, center=True, **options)
+    assert torch.linalg.svdvals(layer.weight).min() > 0.5
+
+
 def list_starts(model):
     return [row.start for row in oni.summary(model).rows]
 

@@ -208,10 +208,11 @@ class TestCompile:
             ({"steps": 5}, (4, 6)),
             ({"steps": 3, "bound": "tight"}, (6, 4)),
             ({"steps": 2, "bound": "trace", "schedule": "minimax:0.26"}, (2, 4, 6)),
+            ({"steps": 2, "bound": "trace2", "schedule": "minimax:0.26"}, (6, 4)),
             ({"steps": 12}, (2, 4, 6)),
             ({"groups": 2, "schedule": "minimax"}, (6, 4)),
         ],
-        ids=["newton", "tight", "trace", "long", "groups"],
+        ids=["newton", "tight", "trace", "trace2", "long", "groups"],
     )
     def test_fullgraph(self, options, shape):
         torch._dynamo.reset()
@@ -244,7 +245,7 @@ class TestCompile:
 
 class TestPrecision:
     @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-    @pytest.mark.parametrize("bound", ["compact", "trace"])
+    @pytest.mark.parametrize("bound", ["compact", "trace", "trace2"])
     def test_half_precision_works_in_float32(self, dtype, bound):
         Z = torch.randn(8, 12).to(dtype).requires_grad_()
         W = oni.orthogonalize(Z, 5, bound=bound)

@@ -65,7 +65,7 @@ def test_both_multiply_alike(name, onednn):
 
 @needs_onednn
 @pytest.mark.parametrize("shape", [(12, 30), (30, 12), (16, 16), (3, 8, 20), (3, 20, 8)], ids=str)
-@pytest.mark.parametrize("bound", ["compact", "trace", "tight"])
+@pytest.mark.parametrize("bound", ["compact", "trace", "trace2", "tight"])
 def test_orthogonalize_agrees_with_float64(shape, bound, onednn):
     Z, G = draw(*shape), draw(*shape, seed=1)
     values = []

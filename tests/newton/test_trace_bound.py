@@ -1,6 +1,7 @@
 """The trace bound in floating point: never below the largest eigenvalue, and a gradient that is not made of noise."""
 
 import math
+from fractions import Fraction
 
 import pytest
 import torch
@@ -67,12 +68,24 @@ def test_it_is_never_below_the_largest_eigenvalue(k, size, dtype):
 
 @pytest.mark.parametrize("bound", TRACE_POWER)
 @pytest.mark.parametrize("k", [2, 16, 200])
-def test_no_eigenvalue_of_the_bounded_matrix_passes_1(k, bound):
-    """Of M / f, by either form, with everything that is rounded on the way, in float32."""
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_no_eigenvalue_of_the_bounded_matrix_passes_1(k, bound, dtype):
+    """Of M / f, by either form, with everything that is rounded on the way; in float64 but for the oracle's error."""
     cases = [(rotation(k) * L) @ rotation(k).T for L in spectra(k).values()]
     cases += [torch.full((k, k), number, dtype=torch.float64) for number in (0.1, 0.3, 0.57, 0.7)]
-    S = bounded(torch.stack([matrix + matrix.T for matrix in cases]).float(), bound).S
-    assert torch.linalg.eigvalsh(S.double()).max() <= 1
+    S = bounded(torch.stack([matrix + matrix.T for matrix in cases]).to(dtype), bound).S
+    slack = 0.0 if dtype == torch.float32 else k * torch.finfo(dtype).eps
+    assert torch.linalg.eigvalsh(S.double()).max() <= 1 + slack
+
+
+@pytest.mark.parametrize("bound", TRACE_POWER)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("k", [64, 1024, 2048])
+def test_a_matrix_of_equal_numbers_does_not_pass_1(k, dtype, bound):
+    """Sums of equal numbers are rounded all to the same side; k times the number is the eigenvalue, exactly."""
+    for number in (0.1, 0.3, 0.57, 0.7, 1 / 3):
+        S = bounded(torch.full((k, k), number, dtype=dtype), bound).S
+        assert Fraction(float(S[0, 0])) * k <= 1
 
 
 @pytest.mark.parametrize("bound", TRACE_POWER)
