@@ -41,9 +41,9 @@ def orthogonalize(
     evaluated by Newton's iteration on the Gram matrix of the short side, without any decomposition. Singular
     vectors stay; singular values move towards 1 from below, so :math:`\|W\|_2 \le 1` for every ``steps``, up to
     rounding: typically about :math:`\sqrt n` epsilons, and below :math:`(n + d) / s^2` in all we tried, where s is the
-    smallest initial value that the steps take to 0.999: 0.34 for 5 Newton steps, 0.11 for 8. The Gram matrix contains squares,
-    so rounding moves a value that started at s by this much, and sums of equal numbers are all rounded to the same
-    side.
+    smallest initial value that the steps take to 0.999: 0.34 for 5 Newton steps, 0.11 for 8. The Gram matrix contains
+    squares, so rounding moves a value that started at s by this much, and sums of equal numbers are all rounded to the
+    same side.
 
     Args:
         Z: the proxy, ``(n, d)`` or a batch ``(..., n, d)``; float16, bfloat16, float32 or float64. Half precision and

@@ -6,10 +6,11 @@ seeds excludes zero. Its half-width is
 
     sqrt( (t s)^2 (1/n_A + 1/n_B)  +  1.96^2 (v_A + v_B) ),
 
-with s the standard deviation over seeds, pooled over the rows that a claim compares, t the quantile of Student's
-distribution with as many degrees of freedom as s has, and v = p (100 - p) / images the sampling variance of an error
-of p percent on that many test images. All seeds are tested on the same images, so v does not shrink with their number;
-that both sides are tested on the same ones would make it smaller, and is not counted. One seed decides nothing.
+with s the standard deviation over seeds, pooled over the two rows (Student's test; other rows may spread a hundred
+times as much, or as little), t the quantile of Student's distribution with n_A + n_B - 2 degrees of freedom, and v =
+p (100 - p) / images the sampling variance of an error of p percent on that many test images. All seeds are tested on
+the same images, so v does not shrink with their number; that both sides are tested on the same ones would make it
+smaller, and is not counted. One seed decides nothing.
 """
 
 from __future__ import annotations
@@ -115,15 +116,13 @@ def probability_within(t: float, degrees: int) -> float:
     return 2 / math.pi * (angle + sine * total) if odd else sine * total
 
 
-def pool(rows: Iterable[Values]) -> tuple[float, int]:
-    """The variance over seeds, pooled over rows, and its degrees of freedom."""
-    several = [row for row in rows if len(row) > 1]
-    degrees = sum(len(row) - 1 for row in several)
-    squares = sum((len(row) - 1) * statistics.variance(row) for row in several)
-    return (squares / degrees if degrees else 0.0), degrees
+def pool(*rows: Values) -> tuple[float, int]:
+    """The variance over seeds, pooled over rows of two seeds or more, and its degrees of freedom."""
+    degrees = sum(len(row) - 1 for row in rows)
+    return sum((len(row) - 1) * statistics.variance(row) for row in rows) / degrees, degrees
 
 
-def find_interval(own: Values, other: Values, *, pooled: Sequence[Values] = (), images: int | None = None) -> Interval:
+def find_interval(own: Values, other: Values, *, images: int | None = None) -> Interval:
     """The 95 % interval of the difference of two means over seeds; without limits where a side has one seed.
 
     >>> print(find_interval([40.5, 40.6], [58.0, 59.0], images=10_000))
@@ -131,7 +130,6 @@ def find_interval(own: Values, other: Values, *, pooled: Sequence[Values] = (), 
 
     Args:
         own, other: the numbers of all seeds.
-        pooled: all rows whose spread over seeds is comparable, these two among them; these two alone if empty.
         images: how many test images the numbers are errors on, in percent; ``None`` where they are something else.
     """
     everywhere = Interval(-math.inf, math.inf)
@@ -143,7 +141,7 @@ def find_interval(own: Values, other: Values, *, pooled: Sequence[Values] = (), 
         if all(finite[0]) and not any(finite[1]):
             return Interval(-math.inf, -math.inf)
         return Interval(math.inf, math.inf) if all(finite[1]) and not any(finite[0]) else everywhere
-    variance, degrees = pool(row for row in pooled or (own, other) if all(map(math.isfinite, row)))
+    variance, degrees = pool(own, other)
     seeds = t_quantile(degrees) ** 2 * variance * (1 / len(own) + 1 / len(other))
     means = statistics.fmean(own), statistics.fmean(other)
     sampling = 0.0 if images is None else sum(1.96**2 * mean * (100 - mean) / images for mean in means)
@@ -154,39 +152,35 @@ def find_interval(own: Values, other: Values, *, pooled: Sequence[Values] = (), 
 # From intervals to verdicts.
 
 
-def is_lower(own: Values, other: Values, *, pooled: Sequence[Values] = (), images: int | None = None) -> Verdict:
+def is_lower(own: Values, other: Values, *, images: int | None = None) -> Verdict:
     """Whether the one is surely lower than the other.
 
     >>> is_lower([1.0, 1.1], [3.0, 3.1]).value, is_lower([3.0, 3.1], [1.0, 1.1]).value, is_lower([1.0], [3.0]).value
     ('held', 'not held', 'undecided')
     """
-    interval = find_interval(own, other, pooled=pooled, images=images)
+    interval = find_interval(own, other, images=images)
     return HELD if interval.high < 0 else NOT_HELD if interval.low > 0 else UNDECIDED
 
 
-def is_equal(
-    own: Values, other: Values, within: float, *, pooled: Sequence[Values] = (), images: int | None = None
-) -> Verdict:
+def is_equal(own: Values, other: Values, within: float, *, images: int | None = None) -> Verdict:
     """Whether the two surely differ by less than ``within``; not held if they surely differ by more.
 
     >>> is_equal([1.0, 1.1], [1.0, 1.2], 1.0).value, is_equal([1.0, 1.1], [3.0, 3.1], 1.0).value
     ('held', 'not held')
     """
-    interval = find_interval(own, other, pooled=pooled, images=images)
+    interval = find_interval(own, other, images=images)
     if -within < interval.low and interval.high < within:
         return HELD
     return NOT_HELD if interval.low > within or interval.high < -within else UNDECIDED
 
 
-def is_no_worse(
-    own: Values, other: Values, within: float, *, pooled: Sequence[Values] = (), images: int | None = None
-) -> Verdict:
+def is_no_worse(own: Values, other: Values, within: float, *, images: int | None = None) -> Verdict:
     """Whether the one is surely not higher than the other by ``within`` or more; not held if it surely is."""
-    interval = find_interval(own, other, pooled=pooled, images=images)
+    interval = find_interval(own, other, images=images)
     return HELD if interval.high < within else NOT_HELD if interval.low > within else UNDECIDED
 
 
-def is_below_limit(values: Values, limit: float, *, pooled: Sequence[Values] = ()) -> Verdict:
+def is_below_limit(values: Values, limit: float) -> Verdict:
     """Whether the mean over seeds is surely below a fixed limit; not held if it surely is above.
 
     >>> is_below_limit([30.0, 31.0], 80.0).value, is_below_limit([30.0], 80.0).value
@@ -196,7 +190,7 @@ def is_below_limit(values: Values, limit: float, *, pooled: Sequence[Values] = (
     if len(values) < 2 or not all(finite):
         # As of two sides: that all runs diverged is sure, that some did is not.
         return NOT_HELD if len(values) > 1 and not any(finite) else UNDECIDED
-    variance, degrees = pool(row for row in pooled or [values] if all(map(math.isfinite, row)))
+    variance, degrees = pool(values)
     half = t_quantile(degrees) * math.sqrt(variance / len(values))
     mean = statistics.fmean(values)
     return HELD if mean + half < limit else NOT_HELD if mean - half > limit else UNDECIDED
@@ -241,13 +235,10 @@ def judge_lower(
     others: Mapping[str, Values],
     *,
     images: int | None = None,
-    pooled: Sequence[Values] = (),
     unit: str = " %",
     digits: int = 2,
 ) -> Judgement:
     """Held if each of our own is surely lower than each of the others; not held if one is surely higher than one.
-
-    The spread over seeds is pooled over all of them, unless ``pooled`` says over what.
 
     >>> verdict, text = judge_lower({"ONI": [1.0, 2.0]}, {"plain": [30.0, 31.0]})
     >>> print(verdict, text, sep="; ")
@@ -256,9 +247,8 @@ def judge_lower(
     every = {**own, **others}
     if reason := find_missing(every):
         return NOT_TESTED, reason
-    pooled = pooled or list(every.values())
     verdicts = {
-        (name, other): is_lower(ours, theirs, pooled=pooled, images=images)
+        (name, other): is_lower(ours, theirs, images=images)
         for name, ours in own.items()
         for other, theirs in others.items()
     }
@@ -290,10 +280,10 @@ def judge_trains(
     every = {**values, **control}
     if reason := find_missing(every):
         return NOT_TESTED, reason
-    text, pooled = f"training error {format_rows(every)}", list(every.values())
-    if all_hold(is_below_limit(errors, limit, pooled=pooled) for errors in control.values()) is not HELD:
+    text = f"training error {format_rows(every)}"
+    if all_hold(is_below_limit(errors, limit) for errors in control.values()) is not HELD:
         return NOT_TESTED, f"the control, {' and '.join(control)}, does not end surely below {limit:g} %: {text}"
-    verdicts = [is_below_limit(errors, limit, pooled=pooled) for errors in values.values()]
+    verdicts = [is_below_limit(errors, limit) for errors in values.values()]
     return all_hold(verdicts if trains else map(mirror, verdicts)), text
 
 
@@ -307,7 +297,7 @@ def judge_worse_than_best(errors: Mapping[int, Values], steps: int, images: int 
     if reason := find_missing_steps(errors):
         return NOT_TESTED, reason
     best = find_best_other(errors, steps)
-    verdict = is_lower(errors[best], errors[steps], pooled=list(errors.values()), images=images)
+    verdict = is_lower(errors[best], errors[steps], images=images)
     return verdict, describe_steps(errors)
 
 

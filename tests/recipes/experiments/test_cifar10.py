@@ -145,7 +145,7 @@ def test_beginnings_have_a_constant_rate():
         config = run.config
         key = run.group, config.learning_rate, config.samples, config.precision, run.steps
         by_group.setdefault(key, []).append((run.row, run.seed))
-    large = ["oni-released", "bn", "oni", "xavier", "oni-small-branches"]
+    large = ["oni-released", "bn", "oni", "xavier", "oni-small-branches", "orth-init-released", "xavier-released"]
     assert by_group == {
         ("resnet110 at 0.1", 0.1, 0, "32-true", 1170): [(row, seed) for seed in (0, 1) for row in large],
         ("resnet110 at 0.01", 0.01, 10_000, "bf16-mixed", 312): [(row, 0) for row in ("oni", "xavier", "bn")],

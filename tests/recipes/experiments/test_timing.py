@@ -105,9 +105,7 @@ def test_the_other_way_round_claims_are_not_held():
 
     claims = judge(make_results(added, plain=(10.0, 10.0, 10.0)))
     assert {claim["verdict"] for claim in claims.values()} == {"not held"}
-    kinds = {text: claim["kind"] for text, claim in claims.items()}
-    ours = {"More steps take longer", "This library adds less time than the authors' form"}
-    assert kinds == {text: "ours" if text in ours else "paper" for text in kinds}
+    assert {claim["kind"] for claim in claims.values()} == {"ours"}, "a CPU can't show what a GPU takes"
 
 
 def test_the_ratio_s_interval_has_both_uncertainties():

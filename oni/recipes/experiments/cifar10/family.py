@@ -40,6 +40,7 @@ __all__ = [
     "TEST_IMAGES",
     "VARIANTS",
     "chart_rates",
+    "count_networks",
     "describe_differences",
     "describe_network",
     "groups_of",
@@ -165,8 +166,18 @@ def read_trials(runs: Results) -> list[tuple[Changes, float]]:
 
 
 def judge_all(judge: Callable[[Results, str], Judgement]) -> Callable[[Results], Judgement]:
-    """Held if a claim holds on every network; not held if it fails on one."""
-    return lambda results: join_judgements({name_network(name): judge(results, name) for name in groups_of(results)})
+    """Held if a claim holds on every network that was trained; not held if it fails on one."""
+
+    def judge_networks(results: Results) -> Judgement:
+        verdict, text = join_judgements({name_network(name): judge(results, name) for name in groups_of(results)})
+        return verdict, f"{count_networks(results)}, {text}"
+
+    return judge_networks
+
+
+def count_networks(results: Results) -> str:
+    """How many of the paper's networks were trained."""
+    return f"{len(groups_of(results))} of 9 networks"
 
 
 # Tables.

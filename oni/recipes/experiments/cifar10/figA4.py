@@ -59,14 +59,14 @@ def judge_speeds(results: Results, network: str, own: Sequence[Row], others: Seq
 CLAIMS = [
     Claim(
         Kind.PAPER,
-        "The training errors of ONI and OLM-sqrt2 fall fastest on every network",
+        "The training errors of ONI and OLM-sqrt2 fall fastest",
         judge_all(partial(judge_speeds, own=BEST, others=OTHERS)),
         LONG,
         about(*PAPER_ROWS),
     ),
     Claim(
         Kind.PAPER,
-        "ONI's falls faster than that of the plain network, on every network",
+        "ONI's falls faster than that of the plain network",
         judge_all(partial(judge_speeds, own=[ONI], others=[PLAIN])),
         LONG,
         about(ONI, PLAIN),

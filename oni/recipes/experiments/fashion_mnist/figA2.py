@@ -59,7 +59,7 @@ def has_vanished(*ratios: list[float]) -> list[Verdict]:
     if not all(math.isfinite(left) for row in ratios for left in row):
         return [Verdict.UNDECIDED]
     logs = [[math.log10(max(left, 1e-30)) for left in row] for row in ratios]
-    return [is_below_limit(row, math.log10(VANISHED), pooled=logs) for row in logs]
+    return [is_below_limit(row, math.log10(VANISHED)) for row in logs]
 
 
 def vanishes(when: str) -> Callable[[Results], Judgement]:

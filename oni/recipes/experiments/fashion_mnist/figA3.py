@@ -38,7 +38,7 @@ def errors_by_size(results: Results, part: str) -> dict[str, list[float]]:
 
 
 def larger_beats_smaller(part: str) -> Callable[[Results], Judgement]:
-    """Whether whole layers have a lower error than the smallest groups; the spread is pooled over all sizes."""
+    """Whether whole layers have a lower error than the smallest groups."""
 
     def judge(results: Results) -> Judgement:
         errors = errors_by_size(results, part)
@@ -47,7 +47,6 @@ def larger_beats_smaller(part: str) -> Callable[[Results], Judgement]:
             {largest: errors[largest]},
             {smallest: errors[smallest]},
             images=count_test_images(results) if part == "test" else None,
-            pooled=list(errors.values()),
         )
         means = ", ".join(f"{statistics.fmean(values):.2f}" for values in errors.values())
         return verdict, f"{part} errors with groups of 16, 32, 64, 128, 256 rows: {means} %"

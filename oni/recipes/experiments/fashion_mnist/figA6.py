@@ -38,9 +38,8 @@ def nearer_to_one(results: Results) -> Judgement:
         ]
         for steps, network in BY_STEPS.items()
     }
-    pooled = list(distances.values())
-    verdict = all_hold(is_lower(more, fewer, pooled=pooled) for fewer, more in itertools.pairwise(pooled))
-    means = ", ".join(f"{statistics.fmean(values):.3f}" for values in pooled)
+    verdict = all_hold(is_lower(more, fewer) for fewer, more in itertools.pairwise(distances.values()))
+    means = ", ".join(f"{statistics.fmean(values):.3f}" for values in distances.values())
     return (
         verdict,
         f"mean distance of a singular value from 1 with 6 layers, T = {', '.join(map(str, BY_STEPS))}: {means}",

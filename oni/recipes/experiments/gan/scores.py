@@ -50,9 +50,8 @@ def judge(pairs: Pairs, name: str, results: Results) -> Judgement:
     if reason := missing(results, rows, name):
         return Verdict.NOT_TESTED, reason
     scores = {label: [final_scores(results, row, name) for row in pair] for label, pair in pairs.items()}
-    pooled = [values for pair in scores.values() for values in pair]
     text = "; ".join(f"{label}: SN {fmean(sn):.2f}, ONI {fmean(ours):.2f}" for label, (sn, ours) in scores.items())
-    return all_hold(is_lower(sn, ours, pooled=pooled) for sn, ours in scores.values()), text
+    return all_hold(is_lower(sn, ours) for sn, ours in scores.values()), text
 
 
 def final_scores(results: Results, row: Row, name: str) -> list[float]:

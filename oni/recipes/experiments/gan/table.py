@@ -99,8 +99,7 @@ def missing(results: Results, rows: Sequence[Row], name: str = "kid") -> str:
 def judge_closer(results: Results, pairs: Sequence[tuple[Row, Row]], shown: Mapping[str, Row]) -> Judgement:
     """Whether the first of every pair is surely closer to real images than the second, by KID over seeds.
 
-    The spread over seeds, which is much larger than the error of a single KID, is pooled over all rows in ``shown``.
-    These must include the rows of the pairs.
+    The spread over seeds is much larger than the error of a single KID. ``shown`` are the rows whose numbers to tell.
     """
     if reason := missing(results, [row for pair in pairs for row in pair]):
         return Verdict.NOT_TESTED, reason
@@ -109,8 +108,7 @@ def judge_closer(results: Results, pairs: Sequence[tuple[Row, Row]], shown: Mapp
         return at_the_end(find_runs(results, row), "kid")
 
     compared = [(distances(own), distances(other)) for own, other in pairs]
-    pooled = [distances(row) for row in shown.values()]
-    verdicts = [is_lower(own, other, pooled=pooled) for own, other in compared]
+    verdicts = [is_lower(own, other) for own, other in compared]
     doubt = "one seed decides nothing; " if min(len(values) for pair in compared for values in pair) < 2 else ""
     return all_hold(verdicts), doubt + format_both(results, shown)
 

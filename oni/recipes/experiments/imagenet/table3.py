@@ -106,12 +106,11 @@ def table(results: Results) -> Comparison:
 
 
 def judge_rows(others: Sequence[Row], part: str = "test") -> Callable[[Results], Judgement]:
-    """Whether ONI has a lower error than other rows; the spread is pooled over all rows."""
+    """Whether ONI has a lower error than other rows."""
 
     def judge(results: Results) -> Judgement:
         own, theirs = (best_errors(results, rows, part=part) for rows in ([ONI], others))
-        pooled = list(best_errors(results, ROWS, part=part).values())
-        return judge_lower(own, theirs, images=count_test_images(results), pooled=pooled)
+        return judge_lower(own, theirs, images=count_test_images(results))
 
     return judge
 

@@ -107,12 +107,11 @@ def table(results: Results) -> Comparison:
 
 
 def judge_help(kind: str) -> Callable[[Results], Judgement]:
-    """Whether ONI has the lower test error on an architecture; the spread is pooled over all six."""
+    """Whether ONI has the lower test error on an architecture."""
 
     def judge(results: Results) -> Judgement:
         own, other = (best_errors(results, [CELLS[kind, method]]) for method in ("oni", "plain"))
-        pooled = list(best_errors(results, list(CELLS.values())).values())
-        return judge_lower(own, other, images=count_test_images(results), pooled=pooled)
+        return judge_lower(own, other, images=count_test_images(results))
 
     return judge
 

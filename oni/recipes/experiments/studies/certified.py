@@ -148,9 +148,8 @@ def is_as_accurate(name: str, own: Sequence[Row], others: Sequence[Row]) -> Call
         rows = {row.title: errors_of(results, row, name, temperature, None) for row in (*own, *others)}
         if missing := [title for title, errors in rows.items() if not errors]:
             return Verdict.NOT_TESTED, f"not yet measured: {', '.join(missing)}"
-        pooled = list(rows.values())
         verdicts = [
-            is_no_worse(rows[ours.title], rows[theirs.title], WITHIN, pooled=pooled, images=images)
+            is_no_worse(rows[ours.title], rows[theirs.title], WITHIN, images=images)
             for ours in own
             for theirs in others
         ]
