@@ -34,7 +34,7 @@ VERDICTS = {
     "held": "held",
     "not held": "**NOT held**",
     "undecided": "*undecided*",
-    "not tested": "*not tested at this preset*",
+    "not tested": "*not tested*",
 }
 
 
@@ -57,23 +57,32 @@ def render_pages(results: Path, folder: Path) -> dict[str, str]:
 
 
 def render_overview(records: Mapping[str, dict[str, Any]], folder: str) -> str:
-    """How many claims held, a gallery, then every experiment in one line, also those that were not run.
+    """How many claims held, a gallery, then every claim with its verdict, by kind, and what was not run.
 
     The results are in ``folder`` as seen from the page.
     """
-    claims = [read_claim(claim) for record in records.values() for claim in record["claims"]]
-    rows = []
-    for id in MEASURED:
-        experiment = load_experiment(id)
-        if id in records:
-            verdicts = [read_claim(claim)["verdict"] for claim in records[id]["claims"]]
-            counts = [str(verdicts.count(verdict)) for verdict in VERDICTS]
-            rows.append([f"[{id}]({id}.md)", experiment.title, records[id]["preset"], *counts])
-        else:
-            rows.append([id, experiment.title, "not run", *("-" for _ in VERDICTS)])
-    counts = [f"- {words}: **{count}**" for words, count in count_by_kind(claims).items()]
-    table = format_markdown(Comparison(["experiment", "title", "preset", *VERDICTS], rows))
-    return "\n".join([*counts, "", *render_gallery(records, folder), "", "## All claims, counted", "", table])
+    claims = {id: [read_claim(claim) for claim in record["claims"]] for id, record in records.items()}
+    counts = count_by_kind([claim for several in claims.values() for claim in several])
+    lines = [f"- {words}: **{count}**" for words, count in counts.items()]
+    lines += ["", *render_gallery(records, folder), ""]
+    for kind, words in KINDS.items():
+        rows = [
+            [f"[{id}]({id}.md)", describe_run(records[id]), claim["text"], VERDICTS[claim["verdict"]]]
+            for id, several in claims.items()
+            for claim in several
+            if claim["kind"] == kind
+        ]
+        if rows:
+            table = format_markdown(Comparison(["experiment", "what was run", "claim", "verdict"], rows))
+            lines += [f"## {words[0].upper()}{words[1:]}", "", table]
+    idle = [f"- {id}: {load_experiment(id).title}" for id in MEASURED if id not in records]
+    return "\n".join([*lines, "## Not run", "", *idle, ""])
+
+
+def describe_run(record: Mapping[str, Any]) -> str:
+    """The preset and the number of seeds."""
+    count = len(record["seeds"])
+    return f"preset {record['preset']}, {count} seed{'' if count == 1 else 's'}"
 
 
 def render_gallery(records: Mapping[str, dict[str, Any]], results: str) -> list[str]:

@@ -214,10 +214,6 @@ CLAIMS = (
         "", "110-layer residual network without normalisation: ONI trains at a learning rate of 0.1",
     ),
     Headline(
-        "figA5", "Res-110: ONI's training error falls faster", "drawn", "3 of 160 epochs", "",
-        "The same network: its training error falls faster than with batch and group normalisation",
-    ),
-    Headline(
         "fig8a", "T = 2 is better than SN", "FID 20.75, SN 23.31",
         "a quarter of the width at four times the learning rate, 1,600 of 156,200 updates, bf16-mixed",
         "FID {ONI, T = 2 | FID}, SN {SN | FID}; KID x 1000 {ONI, T = 2 | KID x 1000}, SN {SN | KID x 1000}",

@@ -48,15 +48,15 @@ def test_verdicts_kinds_date_commit_and_overrides(fig1):
     assert "\n| held | the paper's claims | Claim held | so |\n" in page
     assert "\n| **NOT held** | mathematics | Claim not held | so |\n" in page
     assert "\n| *undecided* | questions of our own | Claim undecided | so |\n" in page
-    assert "\n| *not tested at this preset* | questions of our own | Claim not tested | so |\n" in page
+    assert "\n| *not tested* | questions of our own | Claim not tested | so |\n" in page
     assert f"```sh\n{fig1['command']}\n```" in page
     assert f"{len(fig1['runs'])} runs (2026-11-16, commit ababababab) on " in page
     assert "**Changed from the preset laptop:** `seeds=2`" in page
 
 
-def test_the_overview_counts_every_claim(fig1):
+def test_the_overview_counts_and_lists_every_claim(fig1):
     fig1["claims"] = [
-        {"kind": kind, "text": "", "verdict": verdict, "detail": ""}
+        {"kind": kind, "text": f"Something {verdict}", "verdict": verdict, "detail": ""}
         for kind, verdict in (("paper", "held"), ("ours", "held"), ("ours", "undecided"), ("paper", "not tested"))
     ]
     overview = experiments.render_overview({"fig1": fig1}, "../../results")
@@ -64,9 +64,13 @@ def test_the_overview_counts_every_claim(fig1):
         "- the paper's claims: **1 held, 0 not held, 0 undecided, 1 not tested**",
         "- questions of our own: **1 held, 0 not held, 1 undecided, 0 not tested**",
     ]
-    assert "| [fig1](fig1.md) |" in overview
-    assert "| laptop | 2 | 0 | 1 | 1 |" in overview
-    assert "| not run | - | - | - | - |" in overview
+    paper, _, ours = overview.partition("## The paper's claims")[2].partition("## Questions of our own")
+    seeds = f"preset laptop, {len(fig1['seeds'])} seeds"
+    assert f"| [fig1](fig1.md) | {seeds} | Something held | held |\n" in paper
+    assert f"| [fig1](fig1.md) | {seeds} | Something not tested | *not tested* |\n" in paper
+    assert f"| [fig1](fig1.md) | {seeds} | Something undecided | *undecided* |\n" in ours
+    assert "## Mathematics" not in overview
+    assert "\n- fig2: Convergence of Algorithm 1\n" in overview.partition("## Not run")[2]
 
 
 def test_the_overview_is_a_gallery(fig1):
