@@ -229,7 +229,8 @@ def describe_protocol(results: Results) -> str:
     """How runs differ from the paper's: updates, width, learning rate, precision."""
     config = results[0].parameters.config
     printed, width = PRINTED_WIDTHS[config.network], config.network_options["width"]
-    words = [f"{results[0].parameters.steps:,} of the paper's 156,200 updates"]
+    lengths = " or ".join(f"{steps:,}" for steps in sorted({run.parameters.steps for run in results}))
+    words = [f"{lengths} of the paper's 156,200 updates"]
     if width != printed:
         words.append(f"width {width} instead of {printed}, at {printed / width:g} times the learning rate")
     if config.precision != "32-true":
