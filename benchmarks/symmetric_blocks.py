@@ -17,7 +17,7 @@ from oni.newton import evaluation, iteration
 from oni.newton.evaluation import evaluate, pullback
 from oni.newton.iteration import twice_symmetric_part
 from oni.newton.precision import planned
-from oni.newton.product import product
+from oni.newton.product import accumulated, product
 from oni.newton.target import Target, choose
 from oni.timing import interleaved, median_ratio
 
@@ -31,15 +31,12 @@ def symmetric_product(*pairs, plus=None, alpha=1, beta=1):
     C = pairs[0][0].new_empty(m, m)
     ends = [round(m * number / BLOCKS) for number in range(BLOCKS + 1)]
     for start, end in itertools.pairwise(ends):
-        strip = C[start:end, :end]
-        for number, (X, Y) in enumerate(pairs):
-            rows, columns = X[start:end], Y[:, :end]
-            if number:
-                strip.addmm_(rows, columns, alpha=alpha)
-            elif plus is None:
-                torch.mm(rows, columns, out=strip)
-            else:
-                torch.addmm(plus[start:end, :end], rows, columns, alpha=alpha, beta=beta, out=strip)
+        (X, Y), *others = pairs
+        added = None if plus is None else plus[start:end, :end]
+        strip = whole_product(X[start:end], Y[:, :end], plus=added, alpha=alpha, beta=beta)
+        for X, Y in others:
+            strip = accumulated(strip, X[start:end], Y[:, :end])
+        C[start:end, :end] = strip
         C[:start, start:end] = strip[:, :start].mT
     return C
 
@@ -117,7 +114,8 @@ def compare(size, sigma_min, seconds):
     calls = {"blocks": lambda: run(Z, G, parts, True), "whole": lambda: run(Z, G, parts, False)}
     X, Y = torch.randn(2, size, size)
     X, Y = X + X.T, Y + Y.T
-    calls |= {"one product by blocks": lambda: symmetric_product((X, X)), "one whole product": lambda: X @ X}
+    calls["one product by blocks"] = lambda: symmetric_product((X, X))
+    calls["one whole product"] = lambda: whole_product(X, X)
     times = {name: {} for name in calls}
     for _ in interleaved(calls, times, seconds=seconds):
         pass
