@@ -249,8 +249,8 @@ SHARED = (
     "has as many generator updates as the data has batches of 64, as in their code; so 200 epochs are 156,200 "
     "updates. This is preset paper. Preset full, for a CPU: {full}, batches of 32. laptop and smoke: the embedded "
     "Fashion-MNIST sample padded with black, and smaller still. The learning rate is inversely proportional to the "
-    "width of the network (for a DCGAN of width 16 8e-4 instead of 2e-4): Adam changes every weight by about the learning rate, "
-    "so outputs change less if a filter has fewer inputs. "
+    "width of the network (for a DCGAN of width 16 8e-4 instead of 2e-4): Adam changes every weight by about the "
+    "learning rate, so outputs change less if a filter has fewer inputs. "
 )
 
 
