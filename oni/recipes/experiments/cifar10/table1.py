@@ -303,8 +303,8 @@ PRESET_CHOICES = (
     "the learning rate, three seeds (two for OrthInit, OrthReg, OLM-1 and OrthInit x sqrt 2), convolutions in "
     "bfloat16. Five trials of ONI and batch normalisation that were also run in float32 (precision=32-true, not kept) "
     "differed by at most 0.4 points of held-out error. The learning rate of each row, and any other choice, is the "
-    "best in trials of 8 epochs on 10,000 images, measured on 5,000 held-out images. Batch normalisation is best at the "
-    "paper's highest rate, so it may also use .1 and .2. Preset laptop: 5,000 images, 8 epochs, the learning rates "
+    "best in trials of 8 epochs on 10,000 images, measured on 5,000 held-out images. Batch normalisation is best at "
+    "the paper's highest rate, so it may also use .1 and .2. Preset laptop: 5,000 images, 8 epochs, the learning rates "
     "found in this way."
 )
 EXPERIMENT = Experiment(
