@@ -95,7 +95,7 @@ _SHARES = {
     "dcgan-b64": 0.75,
 }
 
-_SHARES_OF_FIVE = {"mlp20-b256": 0.45, "rnn256-b64": 0.45, "vgg-g2k1-b128": 0.8, "resnet18-b32": 0.8}
+_SHARES_OF_FIVE = {"mlp20-b256": 0.45, "rnn256-b64": 0.45, "vgg-g2k1-b8": 0.8, "resnet18-b32": 0.8}
 """Five long products are the floor of wide weights; square ones have only short products."""
 
 MODEL_TARGETS = (
