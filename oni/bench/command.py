@@ -22,7 +22,6 @@ from oni.bench.forms.table import record_forms, show_forms
 from oni.bench.matrices import cases as matrices
 from oni.bench.matrices.result import MatrixResult
 from oni.bench.matrices.table import record_matrix, show_matrices
-from oni.bench.memory import settle_allocator
 from oni.bench.models import cases as models
 from oni.bench.models.result import ModelResult
 from oni.bench.models.table import record_model, show_models
@@ -41,7 +40,7 @@ from oni.bench.targets import (
     judge_targets,
 )
 from oni.files import check_writable, write_atomically
-from oni.machine import torch_threads
+from oni.machine import keep_freed_memory, torch_threads
 from oni.names import unknown_name
 from oni.terminal import console
 from oni.timing import Watch
@@ -147,7 +146,7 @@ def run(settings: Settings) -> int:
     cases = choose_cases(subject.cases(), settings)
     if settings.json is not None:
         check_writable(settings.json)
-    settle_allocator()
+    keep_freed_memory()
     results: list[BenchResult] = []
     complete = False
     torch.manual_seed(SEED)

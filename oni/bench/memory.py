@@ -1,4 +1,4 @@
-"""Memory: the peak that a call takes, exact to the byte and the same every time; and an allocator as in training."""
+"""The peak of memory that a call takes: exact to the byte, and the same every time."""
 
 from __future__ import annotations
 
@@ -8,10 +8,7 @@ from collections.abc import Callable
 import torch
 from torch.autograd.profiler import profile
 
-__all__ = ["peak_memory", "settle_allocator"]
-
-KEPT = 31 << 20
-"""Bytes. glibc returns what is larger than 32 MiB to the system, whatever came before."""
+__all__ = ["peak_memory"]
 
 
 def peak_memory(call: Callable[[], object], device: str = "cpu") -> int:
@@ -41,13 +38,3 @@ def peak_memory(call: Callable[[], object], device: str = "cpu") -> int:
         held += event.nbytes()
         peak = max(peak, held)
     return peak
-
-
-def settle_allocator() -> None:
-    """Have glibc keep the memory that it is given back, as in every process that trains on more than a few numbers.
-
-    In a fresh process it returns the upper end of its heap to the system as soon as that is 128 KiB, and the next call
-    waits for the same pages again: 1 ms for six matrices of 256 x 256. Once a block of up to 32 MiB has been freed, it
-    keeps twice as much.
-    """
-    torch.empty(KEPT, dtype=torch.uint8)

@@ -23,6 +23,7 @@ from torch.nn.parallel import DistributedDataParallel
 from oni.bench.processes.cases import ProcessesCase, list_shared_methods
 from oni.bench.settings import SEED
 from oni.bench.training import TrainingStep, classification
+from oni.machine import keep_freed_memory
 from oni.models.cache import CACHE
 from oni.models.roll_call import Place
 from oni.models.share import Sharing
@@ -41,6 +42,7 @@ def main(plan: str, processes: str, folder: str, rank: str) -> None:
     seconds, least_rounds = fields.pop("seconds"), fields.pop("least_rounds")
     case = ProcessesCase(**{**fields, "shape": tuple(fields["shape"])})
     torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
+    keep_freed_memory()
     dist.init_process_group("gloo", f"file://{folder}/rendezvous", rank=int(rank), world_size=int(processes))
     nets, steps = build_steps(case, int(processes))
     times = run_in_turns(steps, seconds, least_rounds)

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from oni.machine import code_version, machine, versions
+from oni.machine import code_version, keep_freed_memory, machine, versions
 from oni.recipes.data.datasets import is_official, load_dataset
 from oni.recipes.data.images import Dataset
 from oni.recipes.progress.reporters import Reporter, Silent, make_reporter
@@ -90,6 +90,8 @@ def train(
 ) -> Result:
     """Train a configuration, continue it, or return its result.
 
+    From then on the process keeps the memory that it frees (:func:`oni.machine.keep_freed_memory`).
+
     Args:
         config: what to train.
         out: the folder that holds the folders of runs.
@@ -122,6 +124,7 @@ def train(
         dataset = data
     if alone and (result := find_result(config, out, dataset.sha256)):
         return result
+    keep_freed_memory()
     with print_errors_once(), ExitStack() as inside:
         stop = inside.enter_context(catch_signals())
         fabric = launch_fabric(hardware, config.precision)
