@@ -18,6 +18,7 @@ from oni.recipes.run_files.config import Config
 from oni.recipes.run_files.run_folder import Busy, NotSaved, RunFolder
 from oni.recipes.tasks import classification
 from oni.recipes.tasks.classification import build_network
+from oni.recipes.training import run
 from oni.recipes.training.devices import Hardware
 from oni.recipes.training.interruption import Interrupted
 from oni.recipes.training.optimizer import build_optimizer
@@ -78,6 +79,15 @@ def test_finished_runs_are_not_trained_again(images, tmp_path):
     again = train_quietly(SMALL, tmp_path, images)
     assert not again.trained
     assert (again.metrics, again.epochs) == (first.metrics, first.epochs)
+
+
+def test_training_keeps_freed_memory(images, tmp_path, monkeypatch):
+    calls = []
+    monkeypatch.setattr(run, "keep_freed_memory", lambda: calls.append("kept"))
+    train_quietly(SMALL, tmp_path, images)
+    assert calls == ["kept"]
+    train_quietly(SMALL, tmp_path, images)
+    assert calls == ["kept"], "nothing was trained"
 
 
 def test_the_callers_generator_is_left_alone(images, tmp_path):
