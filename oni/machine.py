@@ -88,15 +88,16 @@ TRIM_THRESHOLD, MMAP_THRESHOLD = -1, -3
 def keep_freed_memory() -> None:
     """Have glibc keep what this process frees for the next allocation, as torch does on a GPU.
 
-    Otherwise it gives up to twice the size of the largest freed block, and never more than 64 MiB, back to the system
-    after each step, and the next step waits for the same pages again. The peak of memory stays the same. Without
-    glibc, nothing changes.
+    Otherwise it keeps no more than twice the largest block freed so far, and 64 MiB at most. It returns the rest to the
+    system after each step, and the next step waits for the same pages again. The process then holds as much memory as
+    it needed at its peak. Without glibc, nothing changes.
     """
     with suppress(OSError, TypeError, AttributeError):
         mallopt = ctypes.CDLL(None).mallopt
         mallopt(TRIM_THRESHOLD, 2**31 - 1)
-        # Older versions take no more than 32 MiB.
-        mallopt(MMAP_THRESHOLD, 1 << 30) or mallopt(MMAP_THRESHOLD, 1 << 25)
+        if not mallopt(MMAP_THRESHOLD, 1 << 30):
+            # Older versions take no more than 32 MiB.
+            mallopt(MMAP_THRESHOLD, 1 << 25)
 
 
 @cache
