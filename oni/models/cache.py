@@ -1,9 +1,9 @@
 """The only file that holds weights: each is computed once per forward pass, or once per ``oni.cached`` scope.
 
 A converted model has two forward hooks, which open and close a scope. Inside it, the first layer that needs its weight
-has the weights of all layers of the same shape computed in one batched call. The scope ends with the outermost forward
-pass, and everything it holds with it. ``oni.cached`` is a scope that lasts longer. :class:`WeightCache` shows who knows
-what, and for how long.
+has the weights of all layers of the same shape computed in one batched call, and on a CPU the other small ones as well.
+The scope ends with the outermost forward pass, and everything it holds with it. ``oni.cached`` is a scope that lasts
+longer. :class:`WeightCache` shows who knows what, and for how long.
 """
 
 from __future__ import annotations
@@ -116,28 +116,34 @@ class Scope:
         return held if held is not None and held.is_valid(parametrization, Z) else None
 
     def compute(self, parametrization: Orthogonal, Z: Tensor) -> Held:
-        """Compute the weight of a layer, and hold it with those of others like it, as many as are worth a batch."""
+        """Compute the weight of a layer, and hold it with those of others that had better be computed now."""
         if self.saving_hook is not None and not self.lasting:
             # Whatever is saved has to go through that hook, which a batch knows nothing of.
             return self.hold(parametrization, Z, parametrization.unscaled(Z))
-        batch = [(parametrization, Z), *self.find_others_like(parametrization, Z)]
-        Ws = orthogonalize_in_batches(batch, lasting=self.lasting)
-        held, *_ = [self.hold(*pair, W) for pair, W in zip(batch, Ws, strict=True)]
+        pairs = [(parametrization, Z), *self.find_others(parametrization, Z)]
+        Ws = orthogonalize_in_batches(pairs, lasting=self.lasting)
+        held, *_ = [self.hold(*pair, W) for pair, W in zip(pairs, Ws, strict=True)]
         # Not looked up again: another thread's optimizer may have had it forgotten meanwhile.
         return held
 
-    def find_others_like(self, parametrization: Orthogonal, Z: Tensor) -> list[tuple[Orthogonal, Tensor]]:
-        """Other layers that can be computed in one batch with this one, and are not held."""
+    def find_others(self, parametrization: Orthogonal, Z: Tensor) -> list[tuple[Orthogonal, Tensor]]:
+        """Other layers to compute now, if not held: as many like this one as are worth a batch, and small ones.
+
+        Calls take longer after a convolution has swept the caches of the CPU. If all small weights are computed before
+        the first layer, one after the other, that happens once, and once in the backward pass, where they come last.
+        """
         others: list[tuple[Orthogonal, Tensor]] = []
-        room, kind = count_batch(Z) - 1, get_kind(parametrization, Z)
-        for member in self.members.values() if room else ():
+        room, kind, small = count_batch(Z) - 1, get_kind(parametrization, Z), is_small(Z)
+        for member in self.members.values() if room or small else ():
             other = member.parametrization
-            if other is parametrization or other.batch_key != parametrization.batch_key:
+            if other is parametrization or not can_hold(member.Z) or self.find(other, member.Z) is not None:
                 continue
-            if can_hold(member.Z) and get_kind(other, member.Z) == kind and self.find(other, member.Z) is None:
+            if get_kind(other, member.Z) == kind:
+                if room:
+                    others.append((other, member.Z))
+                    room -= 1
+            elif small and is_small(member.Z):
                 others.append((other, member.Z))
-            if len(others) == room:
-                break
         return others
 
     def hold(self, parametrization: Orthogonal, Z: Tensor, W: Tensor) -> Held:
@@ -376,3 +382,8 @@ def count_batch(Z: Tensor) -> int:
     those only drives each other out of the cache.
     """
     return max(1, (1 << 21) // Z.numel()) if Z.device.type == "cpu" else 1 << 16
+
+
+def is_small(Z: Tensor) -> bool:
+    """Whether the overhead of calls takes more time than the products: on a CPU, 128 x 1024 and below."""
+    return Z.device.type == "cpu" and Z.numel() <= 1 << 17

@@ -25,6 +25,17 @@ class TestOneForward:
         model(X).sum().backward()
         assert sorted(computed) == [1, 1, 4]
 
+    @pytest.mark.parametrize(("width", "already"), [(3, 2), (1 << 16, 1)], ids=["small", "large"])
+    def test_small_weights_of_other_shapes_are_computed_before_the_first_layer(self, computed, width, already):
+        """On a CPU, where calls after a convolution take longer; the products of large ones take longer still."""
+        first, second = nn.Linear(6, 6), nn.Linear(6, width)
+        model = oni.convert(nn.Sequential(first, second), steps=0)
+        before_second = []
+        second.register_forward_pre_hook(lambda *_: before_second.append(len(computed)))
+        model(X).sum().backward()
+        assert before_second == [already]
+        assert len(computed) == 2
+
     def test_the_next_forward_computes_anew(self, computed):
         model = oni.convert(mlp())
         model(X).sum().backward()

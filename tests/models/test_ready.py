@@ -42,12 +42,12 @@ def test_the_second_pass_calls_no_parametrization(net, calls, mode):
     calls.clear()
     with oni.cached(net), mode():
         net(x)
-        assert len(calls) == 3
+        assert len(calls) == 1  # the first one computes the others, too
         assert_close(net(x), expected, rtol=0, atol=0)
-        assert len(calls) == 3
+        assert len(calls) == 1
     assert CACHE.scopes == ()
     net(x)
-    assert len(calls) == 6
+    assert len(calls) == 4
 
 
 CHANGES = {

@@ -63,7 +63,8 @@ def test_scopes_open_and_close_while_an_optimizer_steps():
                 handle.remove()
 
 
-def test_an_optimizer_steps_while_weights_are_computed():
+def test_an_optimizer_steps_while_weights_are_computed(monkeypatch):
+    monkeypatch.setattr("oni.models.cache.is_small", lambda Z: False)  # small ones would be computed together
     layers = oni.convert(nn.ModuleList(nn.Linear(width, 2) for width in range(2, 200)))
     optimizer = torch.optim.SGD([proxy(layers[0])], lr=0.5)
     waiting = list(layers[2:])
