@@ -30,7 +30,10 @@ __all__ = [
 ]
 
 COST_COLUMNS = ["ms per step", "core-hours"]
-COST_NOTE = "Core-hours: of all seeds together, measurements on the way included."
+COST_NOTE = (
+    "Core-hours: of all seeds together, measurements on the way included. Milliseconds are those of the training runs, "
+    "which shared the machine with others; they do not rank methods."
+)
 
 
 def find_runs(results: Results, row: Row, group: str | None = None) -> Results:

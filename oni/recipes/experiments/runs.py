@@ -101,6 +101,11 @@ class Training:
         return self.config.data
 
     @property
+    def width(self) -> int:
+        """The width of the network, where it has one; 0 elsewhere."""
+        return self.config.network_options.get("width", 0)
+
+    @property
     def steps(self) -> int:
         """The number of updates; for a GAN, those of the generator."""
         return count_steps(self.config)

@@ -37,18 +37,35 @@ def describe_provenance(record: Mapping[str, Any]) -> str:
     >>> first = {"date": "2026-11-16T03:36:52+00:00", "code": "installed"}
     >>> describe_provenance({**first, "added": [{"date": "2026-11-17", "code": "installed", "runs": 2}]})
     '2026-11-16, an installed package; 2 runs added 2026-11-17, an installed package'
+    >>> there = {"machine": {"cpu": "AMD EPYC"}, "versions": {"oni": "0.1.0"}, "date": "2026-11-18", "runs": 1}
+    >>> describe_provenance({**first, "machine": {"cpu": "Intel Xeon"}, "added": [there, there]})
+    '2026-11-16, an installed package; 2 runs added 2026-11-18, on AMD EPYC with oni 0.1.0'
     >>> describe_provenance({"missing": 3, "trained_on": {"AMD EPYC": 20, "Intel Xeon": 2}})
     'trained on AMD EPYC (20) and Intel Xeon (2); 3 more are not yet measured'
     """
     words = [describe_date(record["date"])] if record.get("date") else []
     own = ", ".join([*words, describe_code(record["code"])] if record.get("code") else words)
-    later = [f"{part['runs']} runs added {describe_provenance(part)}" for part in record.get("added", [])]
+    added: dict[str, int] = {}
+    for part in record.get("added", []):
+        origin = ", ".join(filter(None, [describe_provenance(part), describe_elsewhere(part, record)]))
+        added[origin] = added.get(origin, 0) + part["runs"]
+    later = [f"{runs} run{'' if runs == 1 else 's'} added {origin}" for origin, runs in added.items()]
     machines = [f"{cpu} ({runs})" for cpu, runs in record.get("trained_on", {}).items()]
     if len(machines) > 1:
         later.append(f"trained on {' and '.join(machines)}")
     if record.get("missing"):
         later.append(f"{record['missing']} more are not yet measured")
     return "; ".join([own, *later] if own else later)
+
+
+def describe_elsewhere(part: Mapping[str, Any], record: Mapping[str, Any]) -> str:
+    """Where runs were added, if on another processor or with another version than the first."""
+
+    def place(of: Mapping[str, Any]) -> tuple[str, str]:
+        return of.get("machine", {}).get("cpu", ""), of.get("versions", {}).get("oni", "")
+
+    cpu, version = place(part)
+    return f"on {cpu} with oni {version}" if (cpu, version) != place(record) and cpu and version else ""
 
 
 def describe_sessions(sessions: Sequence[Mapping[str, Any]]) -> str:

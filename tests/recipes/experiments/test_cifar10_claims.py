@@ -13,11 +13,8 @@ VGG, RESIDUAL, BY_STEPS = (
 ROWS = {"table1": VGG, "figA4": VGG, "fig7b": BY_STEPS, "table2": RESIDUAL, "figA5": RESIDUAL}
 
 
-def make_results(id, errors, preset="full", tried=None):
-    """Results of a preset, with (training, test) errors in percent for each run.
-
-    ``tried``: from a candidate to its error on held-out images; 50 % otherwise.
-    """
+def make_results(id, errors, preset="full"):
+    """Results of a preset, with (training, test) errors in percent for each run, and 50 % in each trial."""
     results = []
     for run in EXPERIMENTS[id].planned(preset):
         train, test = errors(run)
@@ -33,20 +30,18 @@ def make_results(id, errors, preset="full", tried=None):
         }
         if run.search:
             chosen, *_ = candidates = run.search.candidates
-            errors_of_trials = [50 if tried is None else tried(candidate) for candidate in candidates]
-            names = [format_changes(candidate) for candidate in candidates]
             measured |= {
                 "learning_rate": chosen["learning_rate"],
                 "chosen": dict(chosen),
-                "tried": {name: error / 100 for name, error in zip(names, errors_of_trials, strict=True)},
+                "tried": {format_changes(candidate): 0.5 for candidate in candidates},
             }
         results.append(Run(run, measured))
     return Results(results)
 
 
-def judge(id, errors, preset="full", kind=None, tried=None):
+def judge(id, errors, preset="full", kind=None):
     """Verdicts by claim, all or those of a kind."""
-    record = EXPERIMENTS[id].judge(make_results(id, errors, preset, tried), preset)
+    record = EXPERIMENTS[id].judge(make_results(id, errors, preset), preset)
     return {claim["text"]: claim["verdict"] for claim in record if kind in (None, claim["kind"])}
 
 
@@ -75,34 +70,34 @@ def opposite(run):
 
 PLAIN = "ONI has a lower test error than the plain network"
 PRACTICE = "ONI has a lower test error than batch normalisation"
-WHOLE = "OLM on whole layers is worse than in groups of 64 rows"
+NEWTON = "ONI has a lower test error than OLM-sqrt2 on average over the networks"
 
 
 def test_table1_claims_hold_for_the_paper_s_own_numbers_where_the_rule_can_be_sure():
-    def judge_paper(errors):
-        return {text: found for text, found in judge("table1", errors, "paper").items() if text != WHOLE}
-
     # Ten thousand test images tell 0.8 points at 10 %, which is more than most of what the paper prints.
     # From the plain network, ONI differs by 1.4 points and more.
     sure = {PLAIN, PRACTICE, "ONI has a lower test error than OrthInit x sqrt 2"}
-    printed = judge_paper(as_printed)
+    printed = judge("table1", as_printed, "paper")
     assert printed == {text: "held" if text in sure else "undecided" for text in printed}
-    assert set(judge_paper(spread_out).values()) == {"held"}
-    assert set(judge_paper(opposite).values()) == {"not held"}
+    # ONI and OLM differ by 0.06 points on average, eight times of which are still too few.
+    held, failed = judge("table1", spread_out, "paper"), judge("table1", opposite, "paper")
+    assert held.pop(NEWTON) == failed.pop(NEWTON) == "undecided"
+    assert set(held.values()) == {"held"}
+    assert set(failed.values()) == {"not held"}
 
 
 def test_table1_claims_at_preset_full():
     def judge_full(errors):
         return list(judge("table1", errors).values())
 
-    assert [claim.kind for claim in table1.EXPERIMENT.claims] == [*5 * ["paper"], "ours", "ours"]
+    assert [claim.kind for claim in table1.EXPERIMENT.claims] == [*4 * ["paper"], "ours", "ours"]
     # The printed difference between ONI and plain is 1.4 points on this network.
-    assert judge_full(as_printed) == ["undecided", "held", *2 * ["undecided"], "not tested", *2 * ["held"]]
-    assert judge_full(spread_out) == [*4 * ["held"], "not tested", *2 * ["held"]]
-    assert judge_full(opposite) == [*4 * ["not held"], "not tested", *2 * ["not held"]]
+    assert judge_full(as_printed) == ["undecided", "held", *2 * ["undecided"], *2 * ["held"]]
+    assert judge_full(spread_out) == 6 * ["held"]
+    assert judge_full(opposite) == 6 * ["not held"]
     # Seeds that lie further apart than methods.
     noisy = judge_full(lambda run: (50, as_printed(run)[1] + 5 * (run.seed % 2)))
-    assert noisy == [*4 * ["undecided"], "not tested", *2 * ["undecided"]]
+    assert noisy == 6 * ["undecided"]
     # Short runs bear none of them.
     assert set(verdicts("table1", spread_out, "laptop")) == {"not tested"}
 
@@ -119,36 +114,15 @@ def test_table1_claims_at_preset_full():
         ("olm-sqrt2", 5.0, 2, "not held"),
         ("olm-1", 5.0, 3, "not held"),
         ("olm-1", 15.0, 3, "held"),
-        ("orth-init-sqrt2", 5.0, 5, "not held"),
-        ("bn", 5.0, 5, "held"),
-        ("bn", 5.0, 6, "not held"),
-        ("bn", 10.0, 6, "undecided"),
+        ("orth-init-sqrt2", 5.0, 4, "not held"),
+        ("bn", 5.0, 4, "held"),
+        ("bn", 5.0, 5, "not held"),
+        ("bn", 10.0, 5, "undecided"),
     ],
 )
 def test_table1_claims_fail_where_they_should(row, error, index, expected):
     found = verdicts("table1", lambda run: (50, error + 0.04 * run.seed) if run.row == row else as_printed(run))
     assert found[index] == expected
-
-
-def whole_layers(all_rows, groups):
-    """Errors of the trials of OLM with whole layers and with groups of 64 rows."""
-
-    def tried(candidate):
-        return all_rows if candidate.get("method_options.group_size", 64) is None else groups
-
-    return tried
-
-
-def test_whole_layers_are_not_judged_by_short_trials():
-    assert judge("table1", as_printed, tried=whole_layers(30, 10))[WHOLE] == "not tested"
-    assert judge("table1", as_printed, "laptop", tried=whole_layers(30, 10))[WHOLE] == "not tested"
-
-
-def test_whole_layers_are_not_decided_by_one_seed():
-    results = make_results("table1", as_printed, "paper", tried=whole_layers(10.1, 10.0))
-    (claim,) = [claim for claim in table1.EXPERIMENT.judge(results, "paper") if claim["text"] == WHOLE]
-    assert claim["verdict"] == "undecided"
-    assert claim["detail"].endswith("whole layers 10.10 %; groups of 64 10.00 %")
 
 
 DEEP, BEGINNINGS, SHALLOW = slice(0, 6), slice(6, 12), slice(12, 16)
@@ -294,7 +268,7 @@ def test_networks_of_which_some_have_fewer_seeds_are_judged_so_far():
     part = Results(run for run in whole if run.parameters.group == "g2k1" or run.parameters.seed == 0)
     record = table1.EXPERIMENT.judge(part, "paper", [run.parameters for run in whole])
     # Those about the first network alone are judged.
-    assert [claim["verdict"] for claim in record] == [*5 * ["not tested"], *2 * ["held"]]
+    assert [claim["verdict"] for claim in record] == [*4 * ["not tested"], *2 * ["held"]]
 
 
 def test_a_claim_is_judged_once_its_own_rows_are_measured():

@@ -152,6 +152,17 @@ def test_claims_of_figure_8a():
     mirrored = {part: 0.2 - kid for part, kid in AS_PRINTED.items() if part != "unnormalised"}
     mirrored = {"unnormalised": 0.2, **mirrored}
     assert verdicts(experiment, mirrored, preset="paper", seeds=2)[0] == ["not held"] * 4
+    # A network that diverges is not one that trains, and is worse.
+    diverged = verdicts(experiment, {**AS_PRINTED, "T = 0,": None}, preset="paper", seeds=2)[0]
+    assert diverged == ["not held", *3 * ["held"]]
+    # Nor is the paper's network judged by a much narrower one.
+    narrow = Results(
+        Run(run.parameters.override({"network_options.width": 8}), run.measured)
+        for run in make_results(experiment, AS_PRINTED, preset="paper", seeds=2)
+    )
+    assert {claim["verdict"] for claim in judge(experiment, narrow, "paper").values() if claim["kind"] == "paper"} == {
+        "not tested"
+    }
     # Without the Inception network there is no verdict.
     results = make_results(experiment, AS_PRINTED)
     unmeasured = Results(Run(run.parameters, {**run.measured, "kid": None}) for run in results)

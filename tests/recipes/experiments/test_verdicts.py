@@ -260,6 +260,7 @@ def test_without_a_control_that_trains_nothing_is_tested(trains, control):
     assert verdict is NOT_TESTED
     assert text.startswith("the control, batch norm, does not end surely below 80 %: training error own 89.00 %")
     assert judge_trains({"own": STUCK}, {"one": TRAINED, "other": control}, 80.0, trains=trains)[0] is NOT_TESTED
+    assert judge_trains({"own": TRAINED}, {}, 80.0, trains=trains)[0] is NOT_TESTED, "there is no control"
     assert judge_trains({"own": []}, {"batch norm": TRAINED}, 80.0, trains=trains) == (
         NOT_TESTED,
         "not yet measured: own",

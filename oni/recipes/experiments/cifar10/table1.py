@@ -23,14 +23,13 @@ from oni.recipes.experiments.cifar10.family import (
     make_config,
     name_network,
     on_first_network,
-    read_trials,
     style_rows,
 )
 from oni.recipes.experiments.errors import about, find_runs, mean_and_deviation, row_errors
 from oni.recipes.experiments.experiment import Claim, Comparison, Experiment, Quantity, Results
-from oni.recipes.experiments.runs import Row, Training, count_steps, describe_sweeps, plan_rows
+from oni.recipes.experiments.runs import Row, Training, describe_sweeps, plan_rows
 from oni.recipes.experiments.search import HELD_OUT
-from oni.recipes.experiments.verdicts import Judgement, Kind, Verdict, judge_lower
+from oni.recipes.experiments.verdicts import Judgement, Kind, judge_lower
 
 if TYPE_CHECKING:
     from oni.recipes.charts.chart import Chart
@@ -202,25 +201,9 @@ def judge_newton(results: Results) -> Judgement:
         [row_errors(results, [row], group=network)[row.title] for network in networks] for row in (ONI, OLM_SQRT2)
     ]
     ours, theirs = ([statistics.fmean(errors) for errors in zip(*row, strict=False)] for row in by_row)
-    verdict, text = judge_lower({ONI.title: ours}, {OLM_SQRT2.title: theirs}, images=TEST_IMAGES * len(networks))
+    # All networks are tested on the same images.
+    verdict, text = judge_lower({ONI.title: ours}, {OLM_SQRT2.title: theirs}, images=TEST_IMAGES)
     return verdict, f"{count_networks(results)}: {text}"
-
-
-def judge_whole_layers(results: Results) -> Judgement:
-    """Whether OLM of whole layers has the larger error on held-out images, in the trials of one seed."""
-    errors: dict[str, list[float]] = {"whole layers": [], "groups of 64": []}
-    for network in groups_of(results):
-        runs = find_runs(results, OLM_SQRT2, network)
-        steps = min((count_steps(config) for run in runs for config in run.parameters.trials()), default=0)
-        if 0 < steps < LONG["steps"]:
-            return Verdict.NOT_TESTED, f"the trials have steps = {steps}, but this needs at least {LONG['steps']}"
-        for candidate, error in read_trials(runs):
-            name = "groups of 64" if candidate["method_options.group_size"] == 64 else "whole layers"
-            errors[name].append(error)
-    if not errors["whole layers"]:
-        return Verdict.NOT_TESTED, "only groups of 64 rows were trained"
-    text = "; ".join(f"{name} {min(values):.2f} %" for name, values in errors.items())
-    return Verdict.UNDECIDED, f"one seed decides nothing; held-out error at the best rate: {text}"
 
 
 CLAIMS = [
@@ -251,13 +234,6 @@ CLAIMS = [
         judge_all(partial(judge_rows, own=[OLM_SQRT2], others=[OLM_1])),
         LONG,
         about(OLM_1, OLM_SQRT2),
-    ),
-    Claim(
-        Kind.PAPER,
-        "OLM on whole layers is worse than in groups of 64 rows",
-        judge_whole_layers,
-        LONG,
-        about(OLM_SQRT2),
     ),
     *(
         Claim(
@@ -301,8 +277,9 @@ CHOICES = (
 PRESET_CHOICES = (
     "Preset full: g = 2, k = 1, all 50,000 images, 30 epochs (11,700 of the paper's 62,400 steps) with both drops of "
     "the learning rate, three seeds (two for OrthInit, OrthReg, OLM-1 and OrthInit x sqrt 2), convolutions in "
-    "bfloat16. Five trials of ONI and batch normalisation that were also run in float32 (precision=32-true, not kept) "
-    "differed by at most 0.4 points of held-out error. The learning rate of each row, and any other choice, is the "
+    "bfloat16. Five trials were also run in float32 (precision=32-true does so): ONI at .01, .02 and .05 then had "
+    "57.6, 49.5 and 39.4 % held-out error instead of 57.6, 49.4 and 39.7, batch normalisation at .01 and .02 52.1 and "
+    "45.0 instead of 51.9 and 45.1. The learning rate of each row, and any other choice, is the "
     "best in trials of 8 epochs on 10,000 images, measured on 5,000 held-out images. Batch normalisation is best at "
     "the paper's highest rate, so it may also use .1 and .2. Preset laptop: 5,000 images, 8 epochs, the learning rates "
     "found in this way."

@@ -14,7 +14,7 @@ from oni.recipes.experiments.fashion_mnist.family import (
     make_figure,
     style_rows,
 )
-from oni.recipes.experiments.fashion_mnist.fig6 import ISOMETRIC_20, SCALED
+from oni.recipes.experiments.fashion_mnist.fig6 import ISOMETRIC_20, SCALED, without_rate
 from oni.recipes.experiments.runs import Row
 from oni.recipes.experiments.verdicts import Judgement, Kind, Verdict, all_hold, is_below_limit, mirror
 
@@ -64,6 +64,9 @@ def has_vanished(*ratios: list[float]) -> list[Verdict]:
 
 def vanishes(when: str) -> Callable[[Results], Judgement]:
     def judge(results: Results) -> Judgement:
+        # At the start nothing depends on the learning rate.
+        if when == "end" and (reason := without_rate(results, [ONI_NS["as printed"]])):
+            return Verdict.NOT_TESTED, reason
         left = {
             name: (
                 activations_left(find_runs(results, network), when),
@@ -81,6 +84,8 @@ def vanishes(when: str) -> Callable[[Results], Judgement]:
 
 
 def gradient_stays(results: Results) -> Judgement:
+    if reason := without_rate(results, [ONI["as printed"]]):
+        return Verdict.NOT_TESTED, reason
     left = {
         name: [gradients_left(find_runs(results, network), when) for when in ("start", "end")]
         for name, network in ONI.items()

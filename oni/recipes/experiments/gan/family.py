@@ -83,8 +83,9 @@ def make_presets(**changes: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     return {name: {**sizes, **changes.get(name, {})} for name, sizes in presets.items()}
 
 
-PAPER_LENGTH = {"steps": 20_000}
-"""Updates of the generator that a claim about final images needs; the paper has 156,200."""
+PAPER_LENGTH = {"steps": 20_000, "width": 16}
+"""What a claim about final images needs: updates of the generator, of which the paper has 156,200, and a quarter of the
+width of its DCGAN, 64."""
 LONG = {"steps": 1000}
 """What a claim about the beginning of training needs."""
 SHORT = {"steps": 500}
