@@ -9,15 +9,16 @@ from pathlib import Path
 from typing import Any
 
 from oni.files import write_atomically
-from oni.recipes.experiments.experiment import Comparison
+from oni.recipes.experiments.experiment import Comparison, Results, Run
 from oni.recipes.experiments.record import RESULTS, read_results
 from oni.recipes.experiments.registry import MEASURED, load_experiment
+from oni.recipes.experiments.runs import Training
 from oni.recipes.experiments.table_formats import format_markdown
 from oni.recipes.report.provenance import describe_overrides, describe_provenance
 from oni.recipes.report.verdicts import KINDS, count_by_kind, read_claim
 from website.names import nav_title
 
-__all__ = ["OVERVIEW", "read_records", "render_pages", "write_pages"]
+__all__ = ["OVERVIEW", "describe_effort", "read_records", "render_pages", "write_pages"]
 
 OVERVIEW = "index.md"
 HEAD = """\
@@ -67,7 +68,7 @@ def render_overview(records: Mapping[str, dict[str, Any]], folder: str) -> str:
     lines += ["", *render_gallery(records, folder), ""]
     for kind, words in KINDS.items():
         rows = [
-            [f"[{id}]({id}.md)", describe_run(records[id]), claim["text"], VERDICTS[claim["verdict"]]]
+            [f"[{id}]({id}.md)", describe_run(records[id], claim["text"]), claim["text"], VERDICTS[claim["verdict"]]]
             for id, several in claims.items()
             for claim in several
             if claim["kind"] == kind
@@ -79,10 +80,39 @@ def render_overview(records: Mapping[str, dict[str, Any]], folder: str) -> str:
     return "\n".join([*lines, "## Not run", "", *idle, ""])
 
 
-def describe_run(record: Mapping[str, Any]) -> str:
-    """The preset and the number of seeds."""
-    count = len(record["seeds"])
-    return f"preset {record['preset']}, {count} seed{'' if count == 1 else 's'}"
+def describe_run(record: Mapping[str, Any], claim: str) -> str:
+    """The preset, how long the runs of a claim are where networks are trained, and how many seeds they have."""
+    words = [f"preset {record['preset']}"]
+    lengths = sorted({run.parameters.steps for run in find_claimed(record, claim) if is_trained(run)})
+    if lengths:
+        words.append(" to ".join(f"{steps:,}" for steps in dict.fromkeys([lengths[0], lengths[-1]])) + " steps")
+    return ", ".join([*words, describe_effort(record, claim)])
+
+
+def describe_effort(record: Mapping[str, Any], claim: str) -> str:
+    """With how many seeds the runs of a claim were made, and what they took where that was recorded."""
+    runs = find_claimed(record, claim)
+    seeds: dict[tuple[str, str], set[int]] = {}
+    for run in filter(is_trained, runs):
+        seeds.setdefault((run.parameters.row, run.parameters.group), set()).add(run.parameters.seed)
+    counts = [len(each) for each in seeds.values()] or [len(record["seeds"])]
+    least, most = min(counts), max(counts)
+    words = f"{least} to {most} seeds" if least < most else f"{most} seed{'s' if most > 1 else ''}"
+    costs = [run.measured["cost"] for run in runs if run.measured.get("cost")]
+    hours = sum(cost["seconds"] * cost["threads"] for cost in costs) / 3600
+    return f"{words}, {hours:.1f} core-hours" if costs and len(costs) == len(runs) else words
+
+
+def find_claimed(record: Mapping[str, Any], text: str) -> Results:
+    """The measured runs that a claim is about: all, if none of its own is measured."""
+    experiment = load_experiment(record["id"])
+    results = read_results(experiment, record)
+    return next((claim.of(results) for claim in experiment.claims if claim.text == text), None) or results
+
+
+def is_trained(run: Run) -> bool:
+    """Whether a run is the training of a network, with a row of its own."""
+    return isinstance(run.parameters, Training)
 
 
 def render_gallery(records: Mapping[str, dict[str, Any]], results: str) -> list[str]:

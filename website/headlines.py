@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from oni.recipes.experiments.experiment import Comparison
-from oni.recipes.experiments.record import read_results
-from oni.recipes.experiments.registry import load_experiment
 from oni.recipes.experiments.table_formats import format_markdown
 from website.bench import find_case, find_contender, is_measured, read_bench, show, training_cost, unless_missing
-from website.experiments import read_records
+from website.experiments import describe_effort, read_records
 from website.measured import NOT_YET, find_claim, number
 
 __all__ = ["HEADLINES"]
@@ -242,9 +239,9 @@ CLAIMS = (
 def claims(results: Path) -> str:
     """Claims of the paper: what it prints of them, what was run, what was measured, and the verdict."""
     rows = []
-    measured_ids = read_records(results)
+    records = read_records(results)
     for headline in CLAIMS:
-        if headline.id not in measured_ids:
+        if headline.id not in records:
             words = headline.words or headline.claim
             rows.append([f"{words} ({headline.id})", headline.paper, headline.run, NOT_YET, "**not tested**"])
             continue
@@ -253,23 +250,9 @@ def claims(results: Path) -> str:
         link = f"[{headline.id}](docs/reproduction/{headline.id}.md)"
         words = headline.words or found["text"]
         measured = fill_numbers(results, headline) or found["detail"]
-        run = f"{headline.run}; {describe_effort(results, headline)}"
+        run = f"{headline.run}; {describe_effort(records[headline.id], found['text'])}"
         rows.append([f"{words} ({link})", headline.paper, run, measured, verdict])
     return format_markdown(Comparison(["claim", "paper", "what was run", "ours", "verdict"], rows)).rstrip()
-
-
-def describe_effort(results: Path, headline: Headline) -> str:
-    """With how many seeds the runs of a claim were made, and what they took where that was recorded."""
-    experiment = load_experiment(headline.id)
-    (claim,) = [claim for claim in experiment.claims if claim.text.startswith(headline.claim)]
-    measured = read_results(experiment, read_records(results)[headline.id])
-    runs = claim.of(measured) or measured
-    seeds = Counter(run.parameters.row for run in runs)
-    least, most = min(seeds.values()), max(seeds.values())
-    costs = [run.measured["cost"] for run in runs if run.measured.get("cost")]
-    hours = sum(cost["seconds"] * cost["threads"] for cost in costs) / 3600
-    words = f"{least} to {most} seeds" if least < most else f"{most} seed{'s' if most > 1 else ''}"
-    return f"{words}, {hours:.1f} core-hours" if len(costs) == len(runs) else words
 
 
 def fill_numbers(results: Path, headline: Headline) -> str:

@@ -69,6 +69,16 @@ def test_the_overview_counts_and_lists_every_claim(fig1):
     assert f"| [fig1](fig1.md) | {seeds} | Something held | held |\n" in paper
     assert f"| [fig1](fig1.md) | {seeds} | Something not tested | *not tested* |\n" in paper
     assert f"| [fig1](fig1.md) | {seeds} | Something undecided | *undecided* |\n" in ours
+    # Of trained networks, how long and with how many seeds each claim's own were trained, and what they took.
+    table2 = json.loads((ROOT / "results" / "table2" / "results.json").read_text())
+    (line,) = [
+        line
+        for line in experiments.render_overview({"table2": table2}, "..").splitlines()
+        if "as in the released code |" in line
+    ]
+    assert line.startswith(
+        "| [table2](table2.md) | preset full, 1,170 steps, 2 seeds, 2.8 core-hours | ONI trains Res-110 "
+    )
     assert "## Mathematics" not in overview
     assert "\n- fig2: Convergence of Algorithm 1\n" in overview.partition("## Not run")[2]
 
