@@ -13,6 +13,7 @@ from oni.bench.command import SUBJECTS
 from oni.bench.contender import Gives
 from oni.recipes.experiments.experiment import Comparison
 from oni.recipes.experiments.table_formats import format_markdown
+from oni.recipes.report.provenance import describe_code
 
 __all__ = [
     "BENCH",
@@ -384,10 +385,11 @@ def machine(results: Path, kind: str) -> str:
     record = read_bench(results, kind)
     machine, versions = record["machine"], record["versions"]
     interrupted = "" if record["complete"] else " It was interrupted before all cases were measured."
+    code = f" ({describe_code(record['code'])})" if "code" in record else ""
     return (
         f"`{record['command']}`, {record['date'][:10]}: {machine['cpu']}, {machine['threads']} threads of "
         f"{machine['cores']} cores, {machine['device']}; Python {versions['python']}, torch {versions['torch']} "
-        f"({versions['blas']}), oni {versions['oni']}.{interrupted}"
+        f"({versions['blas']}), oni {versions['oni']}{code}.{interrupted}"
     )
 
 

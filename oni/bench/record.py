@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from oni.bench.settings import SEED, Settings
 from oni.bench.targets import BenchVerdict
-from oni.machine import machine, versions
+from oni.machine import code_version, machine, versions
 from oni.timing import Interval, Quartiles
 
 __all__ = ["record_run", "to_dict"]
@@ -29,6 +29,7 @@ def record_run(
         "command": settings.command(),
         "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
         "complete": complete,
+        "code": code_version(),
         "machine": machine(settings.device),
         "versions": versions(),
         "settings": {

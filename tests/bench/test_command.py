@@ -9,6 +9,7 @@ from oni.bench import turns
 from oni.bench.forms import cases as forms
 from oni.bench.targets import FORM_TARGETS
 from oni.cli import main
+from oni.machine import code_version
 
 
 @pytest.fixture
@@ -45,6 +46,7 @@ def test_quick_to_json(run, tmp_path):
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00", record["date"])
     assert record["command"].startswith("oni bench forms --quick '--cases=256x256*' --threads=1 --json=")
     assert record["complete"] is True
+    assert record["code"] == code_version()
     assert record["settings"] == {
         "dtype": "float32",
         "seed": 0,
