@@ -19,7 +19,7 @@ from oni.machine import cpu_model
 from oni.recipes.networks.mlp import MLP
 from oni.recipes.networks.resnet_imagenet import resnet18
 
-KEEP = {"MALLOC_TRIM_THRESHOLD_": "2147483647", "MALLOC_MMAP_THRESHOLD_": "1073741824"}
+KEEP = {"MALLOC_TRIM_THRESHOLD_": "2147483647", "MALLOC_MMAP_THRESHOLD_": "67108864"}
 NETWORKS = {
     "20-layer 784-256 MLP, batch 256": (partial(MLP, 20), (256, 784)),
     "ResNet-18 at 64x64, batch 32": (partial(resnet18, classes=200), (32, 3, 64, 64)),

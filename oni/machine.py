@@ -83,19 +83,23 @@ def torch_threads(count: int | None) -> Iterator[None]:
 
 TRIM_THRESHOLD, MMAP_THRESHOLD = -1, -3
 """Options of glibc's mallopt, as in malloc.h."""
+SET_BY_USER = ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "GLIBC_TUNABLES")
 
 
 def keep_freed_memory() -> None:
     """Have glibc keep what this process frees for the next allocation, as torch does on a GPU.
 
     Otherwise it keeps no more than twice the largest block freed so far, and 64 MiB at most. It returns the rest to the
-    system after each step, and the next step waits for the same pages again. The process then holds as much memory as
-    it needed at its peak. Without glibc, nothing changes.
+    system after each step, and the next step waits for the same pages again. Blocks of 64 MiB and more still go back:
+    among them, small ones that live longer would leave gaps that growing blocks can't use, and the process might hold
+    ten times what it needs. Without glibc, or where the environment says what to keep, nothing changes.
     """
+    if any(name in os.environ for name in SET_BY_USER):
+        return
     with suppress(OSError, TypeError, AttributeError):
         mallopt = ctypes.CDLL(None).mallopt
         mallopt(TRIM_THRESHOLD, 2**31 - 1)
-        if not mallopt(MMAP_THRESHOLD, 1 << 30):
+        if not mallopt(MMAP_THRESHOLD, 1 << 26):
             # Older versions take no more than 32 MiB.
             mallopt(MMAP_THRESHOLD, 1 << 25)
 

@@ -92,6 +92,8 @@ def describe_run(record: Mapping[str, Any], claim: str) -> str:
 def describe_effort(record: Mapping[str, Any], claim: str) -> str:
     """With how many seeds the runs of a claim were made, and what they took where that was recorded."""
     runs = find_claimed(record, claim)
+    if not runs:
+        return "not yet run"
     seeds: dict[tuple[str, str], set[int]] = {}
     for run in filter(is_trained, runs):
         seeds.setdefault((run.parameters.row, run.parameters.group), set()).add(run.parameters.seed)
@@ -104,10 +106,15 @@ def describe_effort(record: Mapping[str, Any], claim: str) -> str:
 
 
 def find_claimed(record: Mapping[str, Any], text: str) -> Results:
-    """The measured runs that a claim is about: all, if none of its own is measured."""
+    """The measured runs that a claim is about, of those that its command plans."""
     experiment = load_experiment(record["id"])
     results = read_results(experiment, record)
-    return next((claim.of(results) for claim in experiment.claims if claim.text == text), None) or results
+    claim = next((claim for claim in experiment.claims if claim.text == text), None)
+    if claim is None or "missing" not in record:
+        return results if claim is None else claim.of(results)
+    planned = [parameters.override(record["overrides"]) for parameters in experiment.planned(record["preset"])]
+    about = claim.of(Results(results.find(parameters) or Run(parameters, {}) for parameters in planned))
+    return Results(run for run in about if run.measured)
 
 
 def is_trained(run: Run) -> bool:

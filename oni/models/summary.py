@@ -29,7 +29,7 @@ WORDS = ("would take", "left alone because")
 SMALL = 0.1
 """Below it, a signal that passes through many layers loses the directions of such singular values."""
 RANK_LOST = 1e-5
-"""Below it, a start would have to replace what a weight lacks, or centring takes it away: no start changes that."""
+"""Below it, or below an epsilon, a start would have to replace what a weight lacks, or centring takes it away."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +56,8 @@ class LayerSummary:
     """How its proxy started, if not as the weight was."""
     groups: int | None = None
     """In how many groups its rows are orthogonalised, each alone: gates, or queries, keys and values."""
+    noise: float = RANK_LOST
+    """Singular values below it are as good as zero in the weight's dtype."""
     would_take: str = ""
     """What :func:`oni.retune` would choose for the target, or why it can't; empty if it would change nothing."""
 
@@ -67,8 +69,11 @@ class LayerSummary:
     @property
     def has_small_values(self) -> bool:
         """Whether its steps leave small singular values, which an orthogonal start would not have."""
-        left = self.target is None and bool(self.steps)
-        return left and self.sigma is not None and RANK_LOST < self.sigma[0] < SMALL
+        if self.target is not None or not self.steps or self.start or self.sigma is None:
+            return False
+        low, high = self.sigma
+        # Where all are small, steps or bound are to blame.
+        return self.noise < low < min(SMALL, high / 2)
 
     def cells(self) -> dict[str, str]:
         """As text, by heading."""
@@ -213,6 +218,7 @@ def orthogonal_row(weight: Weight, parametrization: FromProxy) -> LayerSummary:
         scale=measured.get("scale"),
         delta=measured.get("delta"),
         sigma=measured.get("sigma"),
+        noise=max(RANK_LOST, torch.finfo(Z.dtype).eps),
         would_take=measured.get("would_take", ""),
         why="",
     )

@@ -109,12 +109,14 @@ def steps_for(
 def check_target(sigma_min: float, *, zero: bool = False) -> float:
     """Return ``sigma_min`` if it is a number below 1 and above, or where allowed at, 0."""
     number = isinstance(sigma_min, Real) and not isinstance(sigma_min, bool)
-    if not number or not 0.0 <= sigma_min < 1.0 or (sigma_min == 0 and not zero):
+    # As a float: a fraction may round to 0 or 1.
+    value = float(sigma_min) if number else math.nan
+    if not 0.0 <= value < 1.0 or (value == 0 and not zero):
         raise ValueError(
             f"sigma_min must be a number in {'[' if zero else '('}0, 1), got {sigma_min!r}; 1 itself is reached only "
             "in the limit; pass for example 0.999"
         )
-    return float(sigma_min)
+    return value
 
 
 def first_reaching(ranges: Iterator[tuple[float, float]], sigma_min: float) -> int:
@@ -160,7 +162,7 @@ def list_choices(matrices: Tensor, target: Target, *, center: bool | str = "auto
         for name in [schedule] if schedule else ("newton", "minimax"):
             find = find_minimax if name == "minimax" else find_steps
             choices += find(candidate, name, starts[candidate], aim)
-            if name == "minimax" and LEAST <= starts[candidate][0] < STEEP_BELOW:
+            if name == "minimax" and LEAST <= starts[candidate][0] < STEEP_BELOW and matrices.dtype != torch.float64:
                 choices += find_mild(candidate, starts[candidate], aim)
     if not choices:
         lowest = min(low for low, _ in starts.values())
@@ -168,7 +170,7 @@ def list_choices(matrices: Tensor, target: Target, *, center: bool | str = "auto
             f"no minimax schedule certifies it for singular values from {lowest:.2g} of the bound; "
             'pass schedule="newton", or initialise it again'
         )
-    return sorted(choices, key=lambda choice: rank(choice, n, d))
+    return sorted(choices, key=lambda choice: rank(choice, n, d, matrices.dtype))
 
 
 def with_reserve(sigma_min: float, dtype: torch.dtype) -> float:
@@ -243,10 +245,10 @@ def round_up(number: float) -> str:
     return f"{math.ceil(number / unit - 1e-9) * unit:.3g}"
 
 
-def rank(choice: Choice, n: int, d: int) -> tuple[int, bool]:
-    """Sort key: cheaper choices come first, and the paper's own iteration before an equally cheap one."""
+def rank(choice: Choice, n: int, d: int, dtype: torch.dtype) -> tuple[int, bool]:
+    """Sort key for weights of a dtype: cheaper choices first, the paper's own iteration before an equally cheap one."""
     bound, schedule, steps = choice
-    price = DOUBLE_PRICE if works_in_double(choice) else 1
+    price = DOUBLE_PRICE if dtype != torch.float64 and works_in_double(choice) else 1
     return price * sum(count_products(steps, bound=bound, schedule=schedule).multiply_adds(n, d)), schedule != "newton"
 
 

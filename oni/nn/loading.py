@@ -70,7 +70,8 @@ class SavedOptions(FromProxy):
         # No checkpoint needs the options, so none without them is incomplete.
         state_dict.setdefault(prefix + "_extra_state", None)
         super()._load_from_state_dict(state_dict, prefix, metadata, strict, missing, *rest)
-        finish_layer(self, prefix, missing)
+        *_, errors = rest
+        finish_layer(self, prefix, missing, errors)
 
 
 class Loading(threading.local):
@@ -128,13 +129,14 @@ def take_options(parametrization: SavedOptions, state: Any) -> Remark | None:
     )
 
 
-def finish_layer(parametrization: SavedOptions, prefix: str, missing: list[str]) -> None:
+def finish_layer(parametrization: SavedOptions, prefix: str, missing: list[str], errors: list[str]) -> None:
     """Take note of a loaded layer; after the last one, check all targets and give one warning for all layers."""
     root, depth = find_load() or (None, 1)
     if root is not LOADING.root:
         LOADING.root, LOADING.doubtful = root, {}
     holder = prefix.removesuffix("0.")
-    loaded = holder + "original" not in missing
+    key = holder + "original"
+    loaded = key not in missing and not any(f"for {key}:" in error or f'"{key}"' in error for error in errors)
     if loaded:
         parametrization.start = ""
     doubtful = parametrization.remark is not None or parametrization.options.target is not None

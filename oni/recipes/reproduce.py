@@ -266,7 +266,7 @@ def add_part(
     ):
         return []
     planned = plan_runs(experiment, replace(request, only=None), setting)
-    merged, record = add_runs(experiment, record, results, planned)
+    merged, record = add_runs(experiment, record, results, planned, setting.runs)
     return write_results(experiment, merged, record, folder, unfinished)
 
 

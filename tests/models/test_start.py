@@ -314,6 +314,12 @@ def test_a_start_is_forgotten_with_its_proxy():
         {key: value for key, value in model.state_dict().items() if key.startswith("0.")}, strict=False
     )
     assert list_starts(other) == ["", "orthogonal"]
+    # What was not loaded, because its shape is another, has not changed.
+    wrong = {**make().state_dict(), "0.parametrizations.weight.original": torch.randn(4, 4)}
+    third = make()
+    with pytest.raises(RuntimeError, match="size mismatch"):
+        third.load_state_dict(wrong)
+    assert list_starts(third) == ["orthogonal", ""]
     # A plain checkpoint's weights become the proxies.
     other.load_state_dict(nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 8)).state_dict())
     assert list_starts(other) == ["", ""]

@@ -102,6 +102,8 @@ class TestWarnings:
         # They ask for no more than a bound, or take a direction away themselves.
         ({"steps": 0}, False),
         ({"center": True, "start": "orthogonal"}, False),
+        # One step from this bound leaves all values of 64 rows below 0.2, also those of an orthogonal matrix.
+        ({"steps": 1, "bound": "frobenius", "start": "orthogonal"}, False),
     ],
 )
 def test_summary_says_that_random_square_weights_stay_far_from_orthogonal(options, warned):
@@ -113,6 +115,14 @@ def test_summary_says_that_random_square_weights_stay_far_from_orthogonal(option
     )
     assert (advice in headline) == warned
     assert ("below 0.1" in headline) == warned
+
+
+def test_summary_does_not_call_rounding_small_singular_values():
+    """In bfloat16, what centring takes away comes back as 2e-4."""
+    layer = oni.orthogonal(nn.Linear(64, 64, dtype=torch.bfloat16), center=True, sigma_min=None, steps=5)
+    (row,) = oni.summary(layer).rows
+    assert 0 < row.sigma[0] < torch.finfo(torch.bfloat16).eps
+    assert "below 0.1" not in oni.summary(layer).headline()
 
 
 def test_summary_says_how_orthogonal():

@@ -1,12 +1,15 @@
 """steps_for on matrices: what it says is what orthogonalize needs, and no less would do."""
 
+import math
+from fractions import Fraction
+
 import pytest
 import torch
 
 import oni
 from oni.newton.orthogonalize import orthogonalize
 from oni.newton.product_count import count_products
-from oni.newton.target import Target, choose, list_choices, works_in_double
+from oni.newton.target import Target, check_target, choose, list_choices, works_in_double
 
 
 def lowest(Z, steps, groups=1, **options):
@@ -94,3 +97,21 @@ def test_a_badly_conditioned_weight_needs_no_float64(shape, sigma_min):
     assert not works_in_double(choice), choice
     W = orthogonalize(Z, choice.steps, bound=choice.bound, schedule=choice.schedule, center=False)
     assert torch.linalg.svdvals(W.double()).min() >= sigma_min
+
+
+@pytest.mark.parametrize("number", [Fraction(1, 10**400), Fraction(10**30 - 1, 10**30), math.nan, True])
+def test_a_fraction_that_rounds_to_0_or_1_is_none_between(number):
+    with pytest.raises(ValueError, match=r"sigma_min must be a number in \(0, 1\), got "):
+        check_target(number)
+    assert check_target(Fraction(9, 10)) == 0.9
+
+
+def test_float64_weights_get_the_fewest_products():
+    """They are computed in float64 anyway, so a schedule that needs it costs no more."""
+    U, V = (torch.linalg.qr(torch.randn(64, 64, dtype=torch.float64)).Q for _ in range(2))
+    Z = (U * torch.logspace(0, -2, 64, dtype=torch.float64)) @ V.mT
+    double, single = (list_choices(matrix, Target(0.9), center=False) for matrix in (Z, Z.float()))
+    prices = [sum(count_products(c.steps, bound=c.bound, schedule=c.schedule).multiply_adds(64, 64)) for c in double]
+    assert prices == sorted(prices)
+    assert works_in_double(double[0]), "or this shows nothing"
+    assert not works_in_double(single[0])

@@ -241,6 +241,8 @@ class Experiment:
     """Whether it measures the images of generators."""
     sweeps: Mapping[str, str] = field(default_factory=dict)
     """Keys of a configuration that can't be overridden, each with the reason."""
+    parts: tuple[str, ...] = ()
+    """Which of a preset's sizes are themselves sizes, of some of the runs; what the user asks for applies there too."""
     demand: Callable[[Sequence[Any], Any], list[str]] | None = None
     """Takes all runs and a `Setting`; returns lines that say what they need: epochs, images, memory."""
 
@@ -262,7 +264,10 @@ class Experiment:
             raise ValueError(unknown_name("preset", preset, self.presets, of=self.id))
         if not 0 <= seed < 2**62:
             raise ValueError(f"seed must be at least 0 and below 2**62, got {seed}; pass for example 0")
-        sizes = {**self.presets[preset], **sizes}
+        asked, sizes = sizes, {**self.presets[preset], **sizes}
+        for part in self.parts:
+            if sizes.get(part) is not None:
+                sizes[part] = {**sizes[part], **asked}
         if seeds is not None:
             if "seeds" not in sizes:
                 raise ValueError(f"--seeds has no effect: {self.id} uses one seed; leave it out")

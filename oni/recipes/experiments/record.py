@@ -71,12 +71,12 @@ def find_machines(results: Results, runs: Path) -> dict[str, int]:
 
 
 def add_runs(
-    experiment: Experiment, record: Mapping[str, Any], results: Results, planned: Sequence[Any]
+    experiment: Experiment, record: Mapping[str, Any], results: Results, planned: Sequence[Any], runs: Path
 ) -> tuple[Results, dict[str, Any]]:
     """Add runs that were measured later to a record, in the planned order, and judge all claims again.
 
     A run replaces the one with the same parameters, unless it was skipped. Under ``added``, the record says when and
-    where runs were measured that are new or have other numbers.
+    where runs were measured that are new or have other numbers; ``runs`` is the folder that has their folders.
     """
     before = read_results(experiment, record)
     skipped = [run for run in results if run.measured.get("status") == SKIPPED]
@@ -86,6 +86,9 @@ def add_runs(
     new = [run for run in merged if run not in before]
     fields = {"date": datetime.now(timezone.utc).isoformat(timespec="seconds"), "code": code_version()}
     later = {**fields, "machine": machine(), "versions": versions(), "runs": len(new)}
+    # Not always on the machine that adds them.
+    if trained_on := find_machines(Results(new), runs):
+        later["trained_on"] = trained_on
     missing = len(planned) - len(merged)
     return merged, {
         **{name: value for name, value in record.items() if name != "missing"},

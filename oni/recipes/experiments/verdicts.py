@@ -4,13 +4,13 @@ A claim is *held*, *not held*, *undecided* or *not tested*. "A is lower than B" 
 if B is surely lower, and undecided otherwise. Surely means: the 95 % interval of the difference of their means over
 seeds excludes zero. Its half-width is
 
-    sqrt( (t s)^2 (1/n_A + 1/n_B)  +  1.96^2 (v_A + v_B) ),
+    sqrt( t^2 (s_A^2 / n_A + s_B^2 / n_B)  +  1.96^2 (v_A + v_B) ),
 
-with s the standard deviation over seeds, pooled over the two rows (Student's test; other rows may spread a hundred
-times as much, or as little), t the quantile of Student's distribution with n_A + n_B - 2 degrees of freedom, and v =
-p (100 - p) / images the sampling variance of an error of p percent on that many test images. All seeds are tested on
-the same images, so v does not shrink with their number; that both sides are tested on the same ones would make it
-smaller, and is not counted. One seed decides nothing.
+with s the standard deviation over seeds, t the quantile of Student's distribution with Welch's degrees of freedom (one
+row may spread a hundred times as much as the other; with a pooled spread, equal rows would then look different in up to
+a quarter of all cases), and v = p (100 - p) / images the sampling variance of an error of p percent on that many test
+images. All seeds are tested on the same images, so v does not shrink with their number; that both sides are tested on
+the same ones would make it smaller, and is not counted. One seed decides nothing.
 """
 
 from __future__ import annotations
@@ -91,11 +91,11 @@ class Interval:
 # Intervals.
 
 
-def t_quantile(degrees: int) -> float:
+def t_quantile(degrees: float) -> float:
     """The 97.5 % quantile of Student's t distribution, by bisection of its distribution function.
 
-    >>> [round(t_quantile(degrees), 3) for degrees in (1, 2, 5, 30)]
-    [12.706, 4.303, 2.571, 2.042]
+    >>> [round(t_quantile(degrees), 3) for degrees in (1, 1.5, 2, 5, 30)]
+    [12.706, 6.017, 4.303, 2.571, 2.042]
     """
     low, high = 0.0, 20.0
     while high - low > 1e-9:
@@ -104,29 +104,31 @@ def t_quantile(degrees: int) -> float:
     return low
 
 
-def probability_within(t: float, degrees: int) -> float:
-    """P(-t < T < t) for whole degrees of freedom: a finite sum (Abramowitz and Stegun, 26.7.3 and 26.7.4)."""
-    angle = math.atan(t / math.sqrt(degrees))
-    cosine, sine = math.cos(angle), math.sin(angle)
-    odd = degrees % 2
-    term, total = (cosine if odd else 1.0), 0.0
-    for index in range(1 + odd, degrees, 2):
-        total += term
-        term *= cosine**2 * index / (index + 1)
-    return 2 / math.pi * (angle + sine * total) if odd else sine * total
+def probability_within(t: float, degrees: float) -> float:
+    """P(-t < T < t): with T = sqrt(degrees) tan x, the integral of a power of the cosine, by Simpson's rule."""
+    angle, pieces = math.atan(t / math.sqrt(degrees)), 400
+    heights = [math.cos(angle * index / pieces) ** (degrees - 1) for index in range(pieces + 1)]
+    integral = heights[0] + heights[-1] + 4 * sum(heights[1::2]) + 2 * sum(heights[2:-1:2])
+    whole = math.exp(math.lgamma(degrees / 2) - math.lgamma((degrees + 1) / 2)) * math.sqrt(math.pi) / 2
+    return angle / pieces / 3 * integral / whole
 
 
-def pool(*rows: Values) -> tuple[float, int]:
-    """The variance over seeds, pooled over rows of two seeds or more, and its degrees of freedom."""
-    degrees = sum(len(row) - 1 for row in rows)
-    return sum((len(row) - 1) * statistics.variance(row) for row in rows) / degrees, degrees
+def welch(own: Values, other: Values) -> tuple[float, float]:
+    """The variance of the difference of two means over seeds, and its degrees of freedom (Welch and Satterthwaite)."""
+    parts = [statistics.variance(values) / len(values) for values in (own, other)]
+    variance = sum(parts)
+    if variance == 0:
+        return 0.0, 1.0
+    shares = [part / variance for part in parts]
+    uncertainty = sum(share**2 / (len(values) - 1) for share, values in zip(shares, (own, other), strict=True))
+    return variance, 1 / uncertainty
 
 
 def find_interval(own: Values, other: Values, *, images: int | None = None) -> Interval:
     """The 95 % interval of the difference of two means over seeds; without limits where a side has one seed.
 
     >>> print(find_interval([40.5, 40.6], [58.0, 59.0], images=10_000))
-    -17.95 (-20.51 to -15.39)
+    -17.95 (-24.20 to -11.70)
 
     Args:
         own, other: the numbers of all seeds.
@@ -141,8 +143,8 @@ def find_interval(own: Values, other: Values, *, images: int | None = None) -> I
         if all(finite[0]) and not any(finite[1]):
             return Interval(-math.inf, -math.inf)
         return Interval(math.inf, math.inf) if all(finite[1]) and not any(finite[0]) else everywhere
-    variance, degrees = pool(own, other)
-    seeds = t_quantile(degrees) ** 2 * variance * (1 / len(own) + 1 / len(other))
+    variance, degrees = welch(own, other)
+    seeds = t_quantile(degrees) ** 2 * variance
     means = statistics.fmean(own), statistics.fmean(other)
     sampling = 0.0 if images is None else sum(1.96**2 * mean * (100 - mean) / images for mean in means)
     half = math.sqrt(seeds + sampling)
@@ -190,8 +192,7 @@ def is_below_limit(values: Values, limit: float) -> Verdict:
     if len(values) < 2 or not all(finite):
         # As of two sides: that all runs diverged is sure, that some did is not.
         return NOT_HELD if len(values) > 1 and not any(finite) else UNDECIDED
-    variance, degrees = pool(values)
-    half = t_quantile(degrees) * math.sqrt(variance / len(values))
+    half = t_quantile(len(values) - 1) * statistics.stdev(values) / math.sqrt(len(values))
     mean = statistics.fmean(values)
     return HELD if mean + half < limit else NOT_HELD if mean - half > limit else UNDECIDED
 
@@ -264,7 +265,8 @@ def judge_equal(
     judgements: dict[str, Judgement] = {}
     for name, (first, second) in pairs.items():
         interval = find_interval(first, second, images=images)
-        shown = f"difference {interval}" if math.isfinite(interval.high - interval.low) else "one seed decides nothing"
+        alone = min(len(first), len(second)) < 2
+        shown = "one seed decides nothing" if alone else f"difference {interval}"
         text = f"{format_values(first, unit)}; {format_values(second, unit)}; {shown}"
         judgements[name] = is_equal(first, second, within, images=images), text
     return join_judgements(judgements)

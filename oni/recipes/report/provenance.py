@@ -62,7 +62,8 @@ def describe_elsewhere(part: Mapping[str, Any], record: Mapping[str, Any]) -> st
     """Where runs were added, if on another processor or with another version than the first."""
 
     def place(of: Mapping[str, Any]) -> tuple[str, str]:
-        return of.get("machine", {}).get("cpu", ""), of.get("versions", {}).get("oni", "")
+        cpu = of.get("machine", {}).get("cpu", "")
+        return next(iter(of.get("trained_on", {})), cpu), of.get("versions", {}).get("oni", "")
 
     cpu, version = place(part)
     return f"on {cpu} with oni {version}" if (cpu, version) != place(record) and cpu and version else ""

@@ -76,6 +76,10 @@ def test_longer_runs_keep_generators_at_three_points_on_the_way():
         "DCGAN/ONI, T = 2, 20,000 updates, seed 0",
     ]
     assert {run.steps for run in experiment.planned("laptop")} == {400}
+    # What the user asks for applies to them, too, and to their names.
+    shorter = [experiment.describe(run) for run in experiment.planned("full", epochs=2)]
+    assert shorter[-1] == "DCGAN/ONI, T = 2, 400 updates, seed 2"
+    assert {run.epochs for run in load_experiment("table2").planned("full", epochs=1)} == {1}
 
 
 def test_the_figures_share_their_runs():

@@ -94,6 +94,7 @@ def test_what_is_finished_is_written_and_nothing_is_decided_by_it(run, tmp_path,
     record = json.loads((tmp_path / "fig99" / "results.json").read_text())
     assert [one["parameters"]["config"].get("seed", 0) for one in record["runs"]] == [0, 1, 2]
     assert "missing" not in record
+    assert [part["trained_on"] for part in record["added"]] == [{machine()["cpu"]: 1}]
     assert [claim["verdict"] for claim in record["claims"]] == ["held"]
 
 

@@ -22,6 +22,7 @@ __all__ = [
     "FREE",
     "GROUP_NORM",
     "ONI",
+    "PARTS",
     "PRESETS",
     "RATE",
     "RELEASED_ONI",
@@ -44,6 +45,8 @@ DEEP = "resnet110"
 """The paper's network."""
 FIRST_STEPS = {"steps": 1000, "seeds": 2}
 """What a claim about the beginning of training needs."""
+PARTS = ("beginning", "slow_beginning")
+"""The sizes of the presets that are those of beginnings."""
 RATE, SMALL_RATE = 0.1, 0.01
 GROUPS = (16, 32, 64)
 BATCH_NORM = Row("bn", "batch norm", {"network_options.norm": "batch"}, rates=(RATE,), rate=RATE)
