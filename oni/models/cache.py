@@ -136,7 +136,9 @@ class Scope:
         room, kind, small = count_batch(Z) - 1, get_kind(parametrization, Z), is_small(Z)
         for member in self.members.values() if room or small else ():
             other = member.parametrization
-            if other is parametrization or not can_hold(member.Z) or self.find(other, member.Z) is not None:
+            if other is parametrization or other.can_wait or not can_hold(member.Z):
+                continue
+            if self.find(other, member.Z) is not None:
                 continue
             if get_kind(other, member.Z) == kind:
                 if room:
@@ -311,8 +313,11 @@ class WeightCache:
         if not can_hold(Z):
             return None
         scope = self.find_scope({id(parametrization)})
+        if scope is None:
+            return None
         # Under checkpointing what is saved must be the same when the block runs again in the backward pass.
-        if scope is None or scope.saving_hook is not get_saving_hook():
+        parametrization.can_wait = scope.saving_hook is not get_saving_hook()
+        if parametrization.can_wait:
             return None
         held = scope.find(parametrization, Z) or scope.compute(parametrization, Z)
         weight = parametrization.weight_from(held.W, Z) if held.weight is None else held.weight

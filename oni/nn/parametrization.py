@@ -268,6 +268,8 @@ class Orthogonal(SavedOptions):
     """The parametrization by ``orthogonalize``."""
 
     cache: Cache | None = None
+    can_wait = False
+    """Whether to compute it only when it is asked for: under activation checkpointing no weight can be held."""
 
     def forward(self, Z: Tensor) -> Tensor:
         refuse_onnx()

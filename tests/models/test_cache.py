@@ -13,6 +13,7 @@ from held_weights import FLOAT32, FLOAT64, TwoHeads, X, baked_output, gradients,
 from torch import nn
 from torch.nn.utils import parametrize
 from torch.testing import assert_close
+from torch.utils.checkpoint import checkpoint
 
 import oni
 from oni.models.cache import CACHE
@@ -35,6 +36,22 @@ class TestOneForward:
         model(X).sum().backward()
         assert before_second == [already]
         assert len(computed) == 2
+
+    def test_what_is_checkpointed_is_not_computed_with_others_again(self, computed):
+        class Checkpointed(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.first, self.second = nn.Linear(6, 6), nn.Linear(6, 6)
+
+            def forward(self, x, checkpointed=True):
+                x = self.first(x)
+                return checkpoint(self.second, x, use_reentrant=False) if checkpointed else self.second(x)
+
+        model = oni.convert(Checkpointed())
+        for checkpointed, expected in ((True, [2, 1, 1]), (True, [1, 1, 1]), (False, [1, 1]), (False, [2])):
+            computed.clear()
+            model(X, checkpointed).sum().backward()
+            assert computed == expected
 
     def test_the_next_forward_computes_anew(self, computed):
         model = oni.convert(mlp())
