@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import torch
 from torch import Tensor
 
@@ -42,7 +40,10 @@ def accumulated(onto: Tensor, X: Tensor, Y: Tensor) -> Tensor:
 
 def prefers_onednn(X: Tensor, Y: Tensor) -> bool:
     """Whether oneDNN multiplies these matrices faster than torch does by itself, which leaves it to MKL."""
-    if torch.compiler.is_compiling() or not can_use_onednn(X, Y):
+    if torch.compiler.is_compiling():
         return False
+    # Their size first: to look further takes as long as to multiply small ones.
     columns = Y.shape[-1]
-    return math.prod((*X.shape[-2:], columns)) >= LARGE and (X.is_contiguous() or columns >= LONG)
+    if X.shape[-2] * X.shape[-1] * columns < LARGE:
+        return False
+    return can_use_onednn(X, Y) and (X.is_contiguous() or columns >= LONG)
