@@ -252,7 +252,7 @@ def training_cost(case: Mapping[str, Any], name: str) -> str:
     if contender is None:
         return ""
     if contender["times_plain"] is None:
-        return "skipped"
+        return str(contender["note"] or "skipped")
     return f"x {contender['times_plain']['median']:.2f}"
 
 
