@@ -300,6 +300,6 @@ EXPERIMENT = Experiment(
     sweeps=describe_sweeps(ROWS, network="has networks of its own", learning_rate="chooses it on images held out"),
     findings="ONI ends three points below the plain network and below an orthogonal initialisation with gain sqrt 2, "
     "which are alike: what helps here is to keep weights orthogonal, not to start so. Batch normalisation has a lower "
-    "mean than ONI and OLM x sqrt 2 a higher one; neither difference is sure. The best rate of ONI, OLM and the plain "
-    "network is the largest that they were given, the paper's; batch normalisation could choose larger ones.",
+    "mean than ONI and OLM x sqrt 2 a higher one; neither difference is sure. The best rate of the others is the "
+    "largest that they were given, the paper's; batch normalisation could choose larger ones.",
 )
