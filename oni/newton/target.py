@@ -109,8 +109,10 @@ def steps_for(
 def check_target(sigma_min: float, *, zero: bool = False) -> float:
     """Return ``sigma_min`` if it is a number below 1 and above, or where allowed at, 0."""
     number = isinstance(sigma_min, Real) and not isinstance(sigma_min, bool)
-    # As a float: a fraction may round to 0 or 1.
-    value = float(sigma_min) if number else math.nan
+    value = math.nan
+    # As a float: a fraction may round to 0 or 1, and a large number have none.
+    with suppress(OverflowError):
+        value = float(sigma_min) if number else math.nan
     if not 0.0 <= value < 1.0 or (value == 0 and not zero):
         raise ValueError(
             f"sigma_min must be a number in {'[' if zero else '('}0, 1), got {sigma_min!r}; 1 itself is reached only "
