@@ -83,7 +83,7 @@ def torch_threads(count: int | None) -> Iterator[None]:
 
 TRIM_THRESHOLD, MMAP_THRESHOLD = -1, -3
 """Options of glibc's mallopt, as in malloc.h."""
-SET_BY_USER = ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "GLIBC_TUNABLES")
+SET_BY_USER = ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_")
 
 
 def keep_freed_memory() -> None:
@@ -94,7 +94,7 @@ def keep_freed_memory() -> None:
     among them, small ones that live longer would leave gaps that growing blocks can't use, and the process might hold
     ten times what it needs. Without glibc, or where the environment says what to keep, nothing changes.
     """
-    if any(name in os.environ for name in SET_BY_USER):
+    if any(name in os.environ for name in SET_BY_USER) or "glibc.malloc" in os.environ.get("GLIBC_TUNABLES", ""):
         return
     with suppress(OSError, TypeError, AttributeError):
         mallopt = ctypes.CDLL(None).mallopt

@@ -242,7 +242,7 @@ class Experiment:
     sweeps: Mapping[str, str] = field(default_factory=dict)
     """Keys of a configuration that can't be overridden, each with the reason."""
     parts: tuple[str, ...] = ()
-    """Which of a preset's sizes are themselves sizes, of some of the runs; what the user asks for applies there too."""
+    """Where a preset nests the sizes of some of its runs; ``epochs=2`` and the like replace those as well."""
     demand: Callable[[Sequence[Any], Any], list[str]] | None = None
     """Takes all runs and a `Setting`; returns lines that say what they need: epochs, images, memory."""
 

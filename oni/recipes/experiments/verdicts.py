@@ -283,9 +283,10 @@ def judge_trains(
     if reason := find_missing(every):
         return NOT_TESTED, reason
     text = f"training error {format_rows(every)}"
-    if not control or all_hold(is_below_limit(errors, limit) for errors in control.values()) is not HELD:
-        names = " and ".join(control) or "of which there is none"
-        return NOT_TESTED, f"the control, {names}, does not end surely below {limit:g} %: {text}"
+    if not control:
+        return NOT_TESTED, f"there is no control: {text}"
+    if all_hold(is_below_limit(errors, limit) for errors in control.values()) is not HELD:
+        return NOT_TESTED, f"the control, {' and '.join(control)}, does not end surely below {limit:g} %: {text}"
     verdicts = [is_below_limit(errors, limit) for errors in values.values()]
     return all_hold(verdicts if trains else map(mirror, verdicts)), text
 

@@ -60,13 +60,14 @@ def describe_provenance(record: Mapping[str, Any]) -> str:
 
 def describe_elsewhere(part: Mapping[str, Any], record: Mapping[str, Any]) -> str:
     """Where runs were added, if on another processor or with another version than the first."""
+    cpu, version = find_place(part)
+    return f"on {cpu} with oni {version}" if (cpu, version) != find_place(record) and cpu and version else ""
 
-    def place(of: Mapping[str, Any]) -> tuple[str, str]:
-        cpu = of.get("machine", {}).get("cpu", "")
-        return next(iter(of.get("trained_on", {})), cpu), of.get("versions", {}).get("oni", "")
 
-    cpu, version = place(part)
-    return f"on {cpu} with oni {version}" if (cpu, version) != place(record) and cpu and version else ""
+def find_place(record: Mapping[str, Any]) -> tuple[str, str]:
+    """The processor on which runs were trained, and the version of this package."""
+    cpu = record.get("machine", {}).get("cpu", "")
+    return next(iter(record.get("trained_on", {})), cpu), record.get("versions", {}).get("oni", "")
 
 
 def describe_sessions(sessions: Sequence[Mapping[str, Any]]) -> str:

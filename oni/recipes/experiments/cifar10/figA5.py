@@ -117,5 +117,6 @@ EXPERIMENT = replace(
     table=table,
     charts=charts,
     findings="At 0.1 the training error of Res-110 falls faster with ONI as in the released code than with batch "
-    "normalisation. ONI as described in the text diverges (Table 2 explains why).",
+    "normalisation in both seeds, which is too few to be sure. ONI as described in the text diverges (Table 2 "
+    "explains why).",
 )

@@ -46,7 +46,7 @@ DEEP = "resnet110"
 FIRST_STEPS = {"steps": 1000, "seeds": 2}
 """What a claim about the beginning of training needs."""
 PARTS = ("beginning", "slow_beginning")
-"""The sizes of the presets that are those of beginnings."""
+"""Where a preset has the sizes of runs that are the beginning of training."""
 RATE, SMALL_RATE = 0.1, 0.01
 GROUPS = (16, 32, 64)
 BATCH_NORM = Row("bn", "batch norm", {"network_options.norm": "batch"}, rates=(RATE,), rate=RATE)
