@@ -8,7 +8,7 @@ from oni.recipes.experiments.experiment import Results, Run
 from oni.recipes.experiments.fashion_mnist import fig5, fig6, fig7a, figA2, figA3, figA6
 
 FIGURES = {module.EXPERIMENT.id: module for module in (fig5, fig6, fig7a, figA2, figA3, figA6)}
-ROWS = {row.name: row for module in FIGURES.values() for row in module.ROWS}
+ROWS = {row.name: row for rows in (*(module.ROWS for module in FIGURES.values()), fig6.OTHER_RATES) for row in rows}
 
 
 def options_of(run):
@@ -27,7 +27,7 @@ def make_results(id, train, spectrum=None, signal=None, spread=0.1):
     for parameters in FIGURES[id].EXPERIMENT.planned("full"):
         errors = [(value + spread * parameters.seed) / 100 for value in train(parameters)]
         errors = [errors[0], *[errors[-1]] * (parameters.epochs - 1)]
-        measured = {"train_error": errors, "test_error": errors, "learning_rate": 0.1}
+        measured = {"train_error": errors, "test_error": errors, "learning_rate": ROWS[parameters.row].rate}
         measured["spectrum"] = spectrum(parameters) if spectrum else {}
         measured["signal"] = signal(parameters) if signal else {}
         runs.append(Run(parameters, measured))
@@ -156,6 +156,29 @@ def test_claims_of_figure_6():
     assert noisy == ["undecided", "undecided", "not tested", "not tested", *5 * ["undecided"]]
 
 
+def test_networks_that_no_trial_taught_are_judged_at_every_learning_rate():
+    def judge(errors=90, *, without=()):
+        results = make_results(
+            "fig6",
+            lambda run: (90, errors) if run.row == "20 layers, ONI-NS, rate 1" else errors_as_in_figure_6(run),
+        )
+        for run in results:
+            run.measured["tried"] = {"learning rate 1": 0.9} if ROWS[run.parameters.row] in fig6.UNSCALED else {}
+        return verdict(fig6.no_convergence, Results(run for run in results if run.parameters.row not in without))
+
+    assert judge() == "held"
+    assert judge(10) == "not held", "it is enough that one rate trains"
+    assert judge(without=["20 layers, ONI-NS, rate 1"]) == "not tested"
+    assert judge(without=[row.name for row in fig6.OTHER_RATES]) == "not tested"
+    planned = {preset: {run.row for run in fig6.EXPERIMENT.planned(preset)} for preset in ("laptop", "full")}
+    others = {row.name for row in fig6.OTHER_RATES}
+    assert not others & planned["laptop"]
+    assert others < planned["full"]
+    for row in fig6.OTHER_RATES:
+        runs = [run for run in fig6.EXPERIMENT.planned("full") if run.row == row.name]
+        assert [(run.search, run.learning_rate, run.seed) for run in runs] == [(None, row.rate, 0), (None, row.rate, 1)]
+
+
 def test_the_matched_rows_of_figure_6_are_what_is_judged():
     """Rows of whole layers may be as bad as they like."""
 
@@ -266,7 +289,8 @@ def test_charts_have_every_network_once(id):
     results = make_results(id, lambda _: (50, 10), lambda _: spectrum, lambda run: make_signal(run.config.method))
     charts = FIGURES[id].charts(results)
     names = {series.name for chart in charts for series in chart.series}
-    assert {ROWS[run.row].title for run in FIGURES[id].EXPERIMENT.planned("full")} <= names
+    # Networks that stay at chance at every rate are in the table alone.
+    assert {row.title for row in FIGURES[id].ROWS} <= names
     figure = draw_charts(charts, 2)
     assert len(figure.axes) == len(charts)
     for axes, chart in zip(figure.axes, charts, strict=True):

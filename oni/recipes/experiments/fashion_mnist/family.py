@@ -34,6 +34,7 @@ __all__ = [
     "BATCH",
     "COLOURS",
     "CONVERGED",
+    "GRID",
     "ISOMETRIC",
     "LONG",
     "NOTABLE",
@@ -195,8 +196,11 @@ def halfway(epochs: int) -> tuple[int, ...]:
     return (epochs // 2,) if epochs > 1 else ()
 
 
-def make_plan(rows: Sequence[Row]) -> Callable[..., list[Training]]:
-    """The plan of a figure: every network with every seed, in the sizes of a preset."""
+def make_plan(rows: Sequence[Row], at_other_rates: Sequence[Row] = ()) -> Callable[..., list[Training]]:
+    """The plan of a figure: every network with every seed, in the sizes of a preset.
+
+    ``at_other_rates``: rows for presets with ``every_rate`` alone, each with the learning rate that it has.
+    """
 
     def plan(
         seed: int,
@@ -206,16 +210,17 @@ def make_plan(rows: Sequence[Row]) -> Callable[..., list[Training]]:
         grid: tuple[float, ...] = (),
         select_epochs: int = 0,
         sparing: bool = False,
+        every_rate: bool = False,
         **sizes: Any,
     ) -> list[Training]:
         config = make_config(epochs=epochs, watch=WATCHED, **sizes)
         runs: list[Training] = []
-        for row in rows:
+        for row in (*rows, *(at_other_rates if every_rate else ())):
             own = row if sparing else replace(row, seeds=None, trial={})
             # Networks without orthogonalisation are ten times faster, so their trials are whole runs.
             length = select_epochs if is_orthogonalised(row) else epochs
             trial = {"epochs": length, "validation": HELD_OUT, "seed": seed, "watch": ()} if grid else None
-            runs += plan_rows([own], config, range(seed, seed + seeds), trial=trial, rates=grid)
+            runs += plan_rows([own], config, range(seed, seed + seeds), trial=trial, rates=own.rates or grid)
         return runs
 
     return plan
@@ -262,12 +267,12 @@ def style_rows(results: Results, rows: Sequence[Row], *, shades: bool = False) -
     return style_in_colours(results, rows, colours=colours)
 
 
-def make_table(rows: Sequence[Row]) -> Callable[[Results], Comparison]:
-    """A function that makes a table with a line for each network."""
+def make_table(rows: Sequence[Row], optional: Sequence[Row] = ()) -> Callable[[Results], Comparison]:
+    """A function that makes a table with a line for each network; the optional ones only if they have runs."""
 
     def table(results: Results) -> Comparison:
         cells: list[list[str | Quantity]] = []
-        for row in rows:
+        for row in (*rows, *(row for row in optional if find_runs(results, row))):
             runs = find_runs(results, row)
             depth = runs[0].parameters.config.network_options["depth"] if runs else row.changes["network_options.depth"]
             name = f"{depth} layers, {row.title}"
@@ -308,7 +313,13 @@ def judge_practice(rows: Sequence[Row], ours: Row) -> Callable[[Results], Judgem
 
 
 def make_figure(
-    rows: Sequence[Row], *, text: str, presets: Mapping[str, Any] = PRESETS, keep: Sequence[str] = (), **fields: Any
+    rows: Sequence[Row],
+    *,
+    text: str,
+    presets: Mapping[str, Any] = PRESETS,
+    at_other_rates: Sequence[Row] = (),
+    keep: Sequence[str] = (),
+    **fields: Any,
 ) -> Experiment:
     """A figure of these rows.
 
@@ -316,6 +327,7 @@ def make_figure(
         rows: its networks.
         text: what was chosen for this figure where the paper leaves something open.
         presets: if they are its own.
+        at_other_rates: see `make_plan`.
         keep: the watchers whose records it needs.
         fields: of the experiment, which only this figure knows.
     """
@@ -323,9 +335,9 @@ def make_figure(
     return Experiment(
         choices=SHARED.format(depths=depths) + text,
         presets=presets,
-        plan=make_plan(rows),
+        plan=make_plan(rows, at_other_rates),
         measure=partial(measure, keep=keep, watchers=watch_network),
-        table=make_table(rows),
+        table=make_table(rows, at_other_rates),
         trains=True,
         sweeps=describe_sweeps(rows),
         **fields,
