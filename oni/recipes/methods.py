@@ -242,6 +242,11 @@ def apply_oni(
         make_orthogonal(weights)  # they have become the proxies
 
 
+def start_like_oni(model: nn.Module, only: Selector, skip: Selector, **options: Any) -> None:
+    apply_oni(model, only, skip, learn_scale=False, **options)
+    bake(model)
+
+
 def check_start(start: str, starts: tuple[str, ...]) -> None:
     if start not in starts:
         raise ValueError(f"start must be one of {', '.join(starts)}, got {start!r}")
@@ -310,6 +315,12 @@ def list_methods() -> Iterator[Method]:
     newton = "ONI: orthogonal by 5 Newton steps, "
     yield Method("oni", newton + "scaled by sqrt 2", apply_oni, {**NEWTON, **SCALED})
     yield Method("oni-ns", newton + "not scaled at the start", apply_oni, {**NEWTON, **UNSCALED})
+    yield Method(
+        "oni-start",
+        "weights start where those of ONI do, and are free to leave",
+        start_like_oni,
+        {**NEWTON, "scale": "relu"},
+    )
     yield Method(
         "oni-columns",
         "ONI without bounding in its iteration, a slip of the authors' column form",

@@ -20,6 +20,7 @@ __all__ = [
     "EVERY_ROW",
     "FIRST_STEPS",
     "FREE",
+    "FREE_UNCENTRED",
     "GROUP_NORM",
     "ONI",
     "PARTS",
@@ -31,6 +32,7 @@ __all__ = [
     "SEARCHED",
     "SMALL_BRANCHES",
     "SMALL_RATE",
+    "UNCENTRED",
     "XAVIER",
     "at_large_rate",
     "find_beginnings",
@@ -101,17 +103,47 @@ RELEASED_GROUP_NORM = replace(
 """The released code uses these sizes as numbers of groups: most layers then have a group per channel."""
 RELEASED_XAVIER = replace(XAVIER, name="xavier-released", title="Xavier, released code", changes={"method": "plain"})
 """Torch's uniform initialisation, of a third of the variance, which the released code calls so."""
+UNCENTRED = replace(
+    RELEASED_ONI,
+    name="oni-released-uncentred",
+    title="ONI, released code, not centred",
+    changes={**RELEASED_ONI.changes, "method_options.center": False},
+    ours=True,
+)
 FREE = Row(
+    "oni-start-released",
+    "start of the released ONI, free weights",
+    {
+        "method": "oni-start",
+        "method_options.start": "orthogonal",
+        "method_options.scale": 0.8,
+        "network_options.frozen_bias": True,
+    },
+    rate=RATE,
+    ours=True,
+)
+"""Starts from the same function as the released ONI, with weights that are free to leave."""
+FREE_UNCENTRED = Row(
     "orth-init-released",
     "OrthInit x 0.8, frozen biases",
     {"method": "orth-init", "method_options.gain": 0.8, "network_options.frozen_bias": True},
     rate=RATE,
     ours=True,
 )
-"""The released ONI at the start, but for its weights, which are free to leave: what orthogonality itself does."""
+"""Starts from the same function as ``UNCENTRED``, with weights that are free to leave."""
 EVERY_ROW = (*ROWS, RELEASED_GROUP_NORM, SEARCHED, RELEASED_ONI, SMALL_BRANCHES)
 AT_BOTH_SIZES = tuple(row for row in EVERY_ROW if row is not SEARCHED)
-BEGINNINGS = (RELEASED_ONI, BATCH_NORM, ONI, XAVIER, SMALL_BRANCHES, FREE, RELEASED_XAVIER)
+BEGINNINGS = (
+    RELEASED_ONI,
+    BATCH_NORM,
+    ONI,
+    XAVIER,
+    SMALL_BRANCHES,
+    FREE,
+    UNCENTRED,
+    FREE_UNCENTRED,
+    RELEASED_XAVIER,
+)
 """The rows whose first steps at the large rate show whether they train."""
 SLOW_BEGINNINGS = (ONI, XAVIER, BATCH_NORM)
 PRESETS: dict[str, dict[str, Any]] = {
