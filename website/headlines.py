@@ -183,19 +183,19 @@ CLAIMS = (
     ),
     Headline(
         "fig6", "In 6 layers the scale makes no notable difference: training", "drawn", MLP, "",
-        "6-layer MLP: the factor sqrt 2 changes the training error by less than a point",
+        "6-layer MLP: the factor sqrt 2 makes no notable difference to the training error (our threshold: a point)",
     ),
     Headline(
         "fig6", "ONI has nearly the same test error as OLM", "drawn", f"{MLP}, same groups and scale",
         "20 layers: {20 layers, ONI, G = 64, fixed scale | test, end} and {20 layers, OLM | test, end} %; 6 layers: "
         "{6 layers, ONI, G = 64, fixed scale | test, end} and {6 layers, OLM | test, end} %",
-        "6 and 20-layer MLP: ONI with 5 steps has nearly the same test error as the exact OLM",
+        "6 and 20-layer MLP: ONI with 5 steps has nearly the same test error as the exact OLM (within a point)",
     ),
     Headline(
         "fig7a", "5 to 7 steps are nearly equal", "drawn", MLP,
         "test error with 5, 6, 7 steps: {6 layers, ONI, T = 5 | test, end}, {6 layers, ONI, T = 6 | test, end}, "
         "{6 layers, ONI, T = 7 | test, end} %",
-        "6-layer MLP: more than 5 steps change little",
+        "6-layer MLP: more than 5 steps change little (test errors within a point)",
     ),
     Headline(
         "table1", "ONI and OLM-sqrt2 have the lowest test errors", "ONI 9.95, OLM 10.15, WN 11.19, plain 11.34 %",
@@ -209,7 +209,7 @@ CLAIMS = (
     ),
     Headline(
         "fig7b", "Too many steps make it worse", "drawn", "g = 2, k = 1, 30 of 160 epochs", "",
-        "The same network: more than 5 steps make it worse",
+        "VGG-style network (the paper: g = 2, k = 3): too many steps, 7, make it worse",
     ),
     Headline(
         "table2", "ONI trains Res-110 without normalisation", "trains",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
@@ -86,19 +87,25 @@ def count_test_images(results: Results) -> int:
     return DATASETS[next(run.parameters.data for run in results if hasattr(run.parameters, "data"))].test_images
 
 
-def mean_and_deviation(values: Sequence[float], digits: int = 2) -> Quantity:
-    """Mean and standard deviation over seeds, as a cell of a table."""
-    return Quantity(statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else None, digits)
+def mean_and_deviation(
+    values: Sequence[float], digits: int = 2, middle: Callable[[Sequence[float]], float] = statistics.fmean
+) -> Quantity | str:
+    """Mean (or another ``middle``) and standard deviation over seeds, as a cell of a table."""
+    if diverged := sum(math.isinf(value) for value in values):
+        return "diverged" if diverged == len(values) else f"{diverged} of {len(values)} diverged"
+    return Quantity(middle(values), statistics.stdev(values) if len(values) > 1 else None, digits)
 
 
 def errors_at(runs: Results, part: str = "train", epoch: int = -1) -> list[float]:
-    """The error in percent after an epoch, for each seed; 100 once a run has diverged."""
+    """The error in percent after an epoch, for each seed; infinite once a run has diverged."""
     errors = []
     for run in runs:
-        error = percent(run.measured[f"{part}_error"], run.parameters.epochs)[epoch]
+        error = percent(run.measured[f"{part}_error"], run.parameters.epochs, diverged=math.inf)[epoch]
         if error is None:
             raise ValueError(f"the {part} error was not measured after that epoch ({epoch})")
-        errors.append(error)
+        # Where the loss is not finite at the end of the last epoch, an error was still counted.
+        is_last = epoch in (-1, run.parameters.epochs - 1)
+        errors.append(math.inf if is_last and run.measured.get("status") == "diverged" else error)
     return errors
 
 

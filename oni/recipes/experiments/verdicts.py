@@ -38,6 +38,7 @@ __all__ = [
     "judge_as_good_as_best",
     "judge_equal",
     "judge_lower",
+    "judge_no_worse",
     "judge_trains",
     "judge_worse_than_best",
     "mirror",
@@ -91,16 +92,21 @@ class Interval:
 # Intervals.
 
 
-def t_quantile(degrees: float) -> float:
-    """The 97.5 % quantile of Student's t distribution, by bisection of its distribution function.
+CONFIDENCE = 0.95
+
+
+def t_quantile(degrees: float, confidence: float = CONFIDENCE) -> float:
+    """How far Student's t distribution reaches to both sides with this probability, by bisection of its integral.
 
     >>> [round(t_quantile(degrees), 3) for degrees in (1, 1.5, 2, 5, 30)]
     [12.706, 6.017, 4.303, 2.571, 2.042]
+    >>> round(t_quantile(1, 0.995), 2)
+    127.32
     """
-    low, high = 0.0, 20.0
-    while high - low > 1e-9:
+    low, high = 0.0, 1e5
+    while high - low > 1e-9 * max(1.0, low):
         middle = (low + high) / 2
-        low, high = (middle, high) if probability_within(middle, degrees) < 0.95 else (low, middle)
+        low, high = (middle, high) if probability_within(middle, degrees) < confidence else (low, middle)
     return low
 
 
@@ -124,8 +130,8 @@ def welch(own: Values, other: Values) -> tuple[float, float]:
     return variance, 1 / uncertainty
 
 
-def find_interval(own: Values, other: Values, *, images: int | None = None) -> Interval:
-    """The 95 % interval of the difference of two means over seeds; without limits where a side has one seed.
+def find_interval(own: Values, other: Values, *, images: int | None = None, confidence: float = CONFIDENCE) -> Interval:
+    """The interval of the difference of two means over seeds; without limits where a side has one seed.
 
     >>> print(find_interval([40.5, 40.6], [58.0, 59.0], images=10_000))
     -17.95 (-24.20 to -11.70)
@@ -133,20 +139,22 @@ def find_interval(own: Values, other: Values, *, images: int | None = None) -> I
     Args:
         own, other: the numbers of all seeds.
         images: how many test images the numbers are errors on, in percent; ``None`` where they are something else.
+        confidence: with which the difference lies in it.
     """
     everywhere = Interval(-math.inf, math.inf)
     if min(len(own), len(other)) < 2:
         return everywhere
-    # A run that diverged may have an infinite number: only if a whole side has it, and the other none, that is sure.
+    # A run that diverged has an infinite number: only if a whole side has it, and the other none, that is sure.
     finite = [[math.isfinite(value) for value in values] for values in (own, other)]
     if not all(map(all, finite)):
         if all(finite[0]) and not any(finite[1]):
             return Interval(-math.inf, -math.inf)
         return Interval(math.inf, math.inf) if all(finite[1]) and not any(finite[0]) else everywhere
     variance, degrees = welch(own, other)
-    seeds = t_quantile(degrees) ** 2 * variance
+    seeds = t_quantile(degrees, confidence) ** 2 * variance
     means = statistics.fmean(own), statistics.fmean(other)
-    sampling = 0.0 if images is None else sum(1.96**2 * mean * (100 - mean) / images for mean in means)
+    normal = 1.96 if confidence == CONFIDENCE else statistics.NormalDist().inv_cdf((1 + confidence) / 2)
+    sampling = 0.0 if images is None else sum(normal**2 * mean * (100 - mean) / images for mean in means)
     half = math.sqrt(seeds + sampling)
     return Interval(means[0] - means[1] - half, means[0] - means[1] + half)
 
@@ -154,14 +162,18 @@ def find_interval(own: Values, other: Values, *, images: int | None = None) -> I
 # From intervals to verdicts.
 
 
-def is_lower(own: Values, other: Values, *, images: int | None = None) -> Verdict:
-    """Whether the one is surely lower than the other.
+def is_lower(own: Values, other: Values, *, images: int | None = None, pairs: int = 1) -> Verdict:
+    """Whether the one is surely lower than the other; not held if it surely is higher, as one of so many ``pairs``.
 
     >>> is_lower([1.0, 1.1], [3.0, 3.1]).value, is_lower([3.0, 3.1], [1.0, 1.1]).value, is_lower([1.0], [3.0]).value
     ('held', 'not held', 'undecided')
+    >>> is_lower([3.0, 3.1], [2.5, 2.6]).value, is_lower([3.0, 3.1], [2.5, 2.6], pairs=10).value
+    ('not held', 'undecided')
     """
-    interval = find_interval(own, other, images=images)
-    return HELD if interval.high < 0 else NOT_HELD if interval.low > 0 else UNDECIDED
+    if find_interval(own, other, images=images).high < 0:
+        return HELD
+    wider = find_interval(own, other, images=images, confidence=1 - (1 - CONFIDENCE) / pairs)
+    return NOT_HELD if wider.low > 0 else UNDECIDED
 
 
 def is_equal(own: Values, other: Values, within: float, *, images: int | None = None) -> Verdict:
@@ -241,6 +253,8 @@ def judge_lower(
 ) -> Judgement:
     """Held if each of our own is surely lower than each of the others; not held if one is surely higher than one.
 
+    Every own row with every other one is a pair; see `is_lower`.
+
     >>> verdict, text = judge_lower({"ONI": [1.0, 2.0]}, {"plain": [30.0, 31.0]})
     >>> print(verdict, text, sep="; ")
     held; ONI 1.00 % and 2.00 %; plain 30.00 % and 31.00 %
@@ -249,7 +263,7 @@ def judge_lower(
     if reason := find_missing(every):
         return NOT_TESTED, reason
     verdicts = {
-        (name, other): is_lower(ours, theirs, images=images)
+        (name, other): is_lower(ours, theirs, images=images, pairs=len(own) * len(others))
         for name, ours in own.items()
         for other, theirs in others.items()
     }
@@ -257,19 +271,48 @@ def judge_lower(
 
 
 def judge_equal(
-    pairs: Mapping[str, tuple[Values, Values]], within: float, *, images: int | None = None, unit: str = " %"
+    pairs: Mapping[str, tuple[Values, Values]],
+    within: float,
+    *,
+    trains: float,
+    images: int | None = None,
+    unit: str = " %",
 ) -> Judgement:
-    """Held if both of every pair surely differ by less than ``within``, not held if one surely differs by more."""
+    """Held if both of every pair surely differ by less than ``within``, not held if one surely differs by more.
+
+    Not tested where neither of a pair trains, to an error below ``trains``.
+    """
     if missing := [name for name, pair in pairs.items() if not all(pair)]:
         return NOT_TESTED, f"not yet measured: {', '.join(missing)}"
     judgements: dict[str, Judgement] = {}
     for name, (first, second) in pairs.items():
+        text = f"{format_values(first, unit)}; {format_values(second, unit)}"
+        if neither_trains(first, second, trains):
+            judgements[name] = NOT_TESTED, f"{text}; neither ends below {trains:g}{unit}"
+            continue
         interval = find_interval(first, second, images=images)
         alone = min(len(first), len(second)) < 2
         shown = "one seed decides nothing" if alone else f"difference {interval}"
-        text = f"{format_values(first, unit)}; {format_values(second, unit)}; {shown}"
-        judgements[name] = is_equal(first, second, within, images=images), text
+        judgements[name] = is_equal(first, second, within, images=images), f"{text}; {shown}"
     return join_judgements(judgements)
+
+
+def judge_no_worse(
+    own: Mapping[str, Values], other: Mapping[str, Values], within: float, *, trains: float, images: int | None = None
+) -> Judgement:
+    """Held if the one row is surely not higher than the other by ``within`` or more; not tested if neither trains."""
+    every = {**own, **other}
+    if reason := find_missing(every):
+        return NOT_TESTED, reason
+    (ours,), (theirs,), text = own.values(), other.values(), format_rows(every)
+    if neither_trains(ours, theirs, trains):
+        return NOT_TESTED, f"neither ends below {trains:g} %: {text}"
+    return is_no_worse(ours, theirs, within, images=images), text
+
+
+def neither_trains(first: Values, second: Values, limit: float) -> bool:
+    """Whether both surely end above a limit, so that their equality says nothing."""
+    return all(is_below_limit(values, limit) is NOT_HELD for values in (first, second))
 
 
 def judge_trains(
@@ -305,12 +348,14 @@ def judge_worse_than_best(errors: Mapping[int, Values], steps: int, images: int 
     return verdict, describe_steps(errors)
 
 
-def judge_as_good_as_best(errors: Mapping[int, Values], steps: int, within: float, images: int | None) -> Judgement:
+def judge_as_good_as_best(
+    errors: Mapping[int, Values], steps: int, within: float, *, trains: float, images: int | None
+) -> Judgement:
     """Whether so many steps are surely not worse than the best other number of steps by ``within`` or more."""
     if reason := find_missing_steps(errors):
         return NOT_TESTED, reason
-    best = find_best_other(errors, steps)
-    return is_no_worse(errors[steps], errors[best], within, images=images), describe_steps(errors)
+    own, best = ({f"T = {number}": errors[number]} for number in (steps, find_best_other(errors, steps)))
+    return judge_no_worse(own, best, within, trains=trains, images=images)[0], describe_steps(errors)
 
 
 def find_missing_steps(errors: Mapping[int, Values]) -> str:
@@ -363,4 +408,4 @@ def format_values(values: Values, unit: str = " %", digits: int = 2) -> str:
     >>> format_values([1.0, 2.5]), format_values([3.0], unit="", digits=1)
     ('1.00 % and 2.50 %', '3.0')
     """
-    return " and ".join(f"{value:.{digits}f}{unit}" for value in values)
+    return " and ".join(f"{value:.{digits}f}{unit}" if math.isfinite(value) else "diverged" for value in values)

@@ -41,8 +41,8 @@ class TrainingRecord:
         return self.watched.get(name, {})
 
 
-def percent(errors: Values, epochs: int) -> list[float | None]:
-    """Errors in percent for every epoch; ``None`` where there was no measurement, 100 after a run had diverged.
+def percent(errors: Values, epochs: int, diverged: float = 100.0) -> list[float | None]:
+    """Errors in percent for every epoch; ``None`` where there was no measurement, ``diverged`` after a run had.
 
     >>> percent([0.25, None, 0.125], 4), percent([0.25, None], 3)
     ([25.0, None, 12.5, 100.0], [25.0, 100.0, 100.0])
@@ -50,7 +50,7 @@ def percent(errors: Values, epochs: int) -> list[float | None]:
     measured = [None if error is None else 100 * error for error in errors]
     while len(errors) < epochs and measured and measured[-1] is None:
         measured.pop()
-    return measured + [100.0] * (epochs - len(measured))
+    return measured + [diverged] * (epochs - len(measured))
 
 
 def read_record(run: MeasuredRun | TrainingRecord) -> TrainingRecord:

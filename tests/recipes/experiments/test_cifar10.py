@@ -66,7 +66,7 @@ def test_trials_have_sizes_of_their_own():
 def test_rows_and_seeds_of_a_sparing_preset():
     planned = table1.EXPERIMENT.planned("full")
     seeds = {row.name: [run.seed for run in planned if run.row == row.name] for row in table1.ROWS}
-    fewer = {"orth-init", "orth-reg", "olm-1", "orth-init-sqrt2"}
+    fewer = {"orth-init", "orth-reg", "olm-1", "orth-init-sqrt2", "oni-uncentred"}
     assert seeds == {name: [0, 1] if name in fewer else [0, 1, 2] for name in seeds}
     # What the claims compare has at least the two seeds that decide anything, and the rows they are about three.
     assert {row.name for row in table1.BEST}.isdisjoint(fewer)
@@ -145,7 +145,8 @@ def test_beginnings_have_a_constant_rate():
         config = run.config
         key = run.group, config.learning_rate, config.samples, config.precision, run.steps
         by_group.setdefault(key, []).append((run.row, run.seed))
-    large = ["oni-released", "bn", "oni", "xavier", "oni-small-branches", "orth-init-released", "xavier-released"]
+    large = ["oni-released", "bn", "oni", "xavier", "oni-small-branches", "oni-start-released"]
+    large += ["oni-released-uncentred", "orth-init-released", "xavier-released"]
     assert by_group == {
         ("resnet110 at 0.1", 0.1, 0, "32-true", 1170): [(row, seed) for seed in (0, 1) for row in large],
         ("resnet110 at 0.01", 0.01, 10_000, "bf16-mixed", 312): [(row, 0) for row in ("oni", "xavier", "bn")],

@@ -13,6 +13,7 @@ from PIL import Image
 from torch import nn
 
 from oni.cli import main
+from oni.recipes.experiments.errors import find_runs
 from oni.recipes.experiments.experiment import Results, Run
 from oni.recipes.experiments.gan import fig8a, fig8b, fig9
 from oni.recipes.experiments.gan.table import judge_closer, outcome
@@ -180,7 +181,34 @@ def test_some_rows_alone_are_not_judged():
     whole = make_results(experiment, AS_PRINTED)
     part = Results(run for run in whole if run.parameters.config.method_options.get("steps", 0) < 3)
     judged = experiment.judge(part, "full", [run.parameters for run in whole])
-    assert {claim["verdict"] for claim in judged} == {"not tested"}
+    # Two claims are about rows that are measured, one of them at a length that one of its rows does not have.
+    paper = [(claim["text"], claim["verdict"]) for claim in judged if claim["kind"] == "paper"]
+    assert paper == [
+        ("T = 0 trains, and is worse than SN", "held"),
+        ("T = 1 is already better than SN", "not tested"),
+        ("T = 2 is better than SN", "held"),
+        ("T = 5 is worse than T = 2", "not tested"),
+    ]
+    assert {claim["verdict"] for claim in judged if claim["kind"] == "ours"} == {"not tested"}
+
+
+def test_zero_steps_fail_if_no_seed_trains_and_spectral_normalisation_does():
+    def judge_zero(*, sn=("trained", "trained"), zero=("trained", "trained")):
+        results = make_results(load_experiment("fig8a"), AS_PRINTED, preset="paper", seeds=2)
+        for row, ends in ((fig8a.SN, sn), (fig8a.BY_STEPS[0], zero)):
+            for run, end in zip(find_runs(results, row), ends, strict=True):
+                if end == "diverged":
+                    run.measured["status"] = "diverged"
+                if end == "collapsed":
+                    run.measured["pixel_deviation"] = [0.4, 0.01]
+        return fig8a.zero_trains_and_is_worse(results)[0].value, fig8a.judge((fig8a.BY_STEPS[2], fig8a.SN))(results)[0]
+
+    assert judge_zero() == ("held", "held")
+    for end in ("diverged", "collapsed"):
+        assert judge_zero(zero=(end, end)) == ("not held", "held")
+        assert judge_zero(zero=("trained", end)) == ("undecided", "held"), "one seed decides nothing"
+        assert judge_zero(sn=(end, end), zero=(end, end)) == ("not tested", "not tested")
+        assert judge_zero(sn=("trained", end)) == ("not tested", "not tested")
 
 
 def test_seeds_that_differ_as_much_decide_nothing():
@@ -215,7 +243,7 @@ def test_a_run_that_diverged_is_farthest():
     assert judged[2]["detail"] == "SN, setting D: diverged after 400 updates"
     table = experiment.table(results)
     row = dict(zip(table.columns, next(row for row in table.rows if row[0] == "SN, setting D"), strict=True))
-    assert (row["FID"], row["KID x 1000"]) == ("inf", "inf")
+    assert (row["FID"], row["KID x 1000"]) == ("diverged", "diverged")
     assert (row["training"], row["seeds"], row["ms per step"]) == ("diverged after 400 updates", "1", "-")
     collapsed = make_results(load_experiment("fig9"), {"": 0.1}, pixel_deviation=[0.4, 0.01])
     assert {outcome(run) for run in collapsed} == {"collapsed: all images alike"}
@@ -257,8 +285,9 @@ def test_claims_of_class_scores():
     assert (theirs["kind"], theirs["verdict"]) == ("paper", "not tested")
     assert (own["kind"], own["verdict"]) == ("ours", "held")
     assert own["detail"].startswith("non-saturating, sum pooling: SN 8.05, ONI 8.55; hinge, sum pooling: SN 8.05")
-    assert judged([*3 * [sn, ours], ours, sn])[1]["verdict"] == "not held"
-    assert judged(4 * [ours, sn])[1]["verdict"] == "not held"
+    assert judged([*3 * [sn, ours], ours, sn])[1]["verdict"] == "undecided", "one of four, by 3.5 deviations"
+    assert judged([*3 * [sn, ours], ours + 1, sn])[1]["verdict"] == "not held"
+    assert judged(4 * [ours + 1, sn])[1]["verdict"] == "not held"
     assert judged([*3 * [sn, ours], sn, sn])[1]["verdict"] == "undecided"
     assert judged(4 * [sn, ours], spread=1.0)[1]["verdict"] == "undecided"
     assert judged(4 * [sn, ours], seeds=1)[1]["verdict"] == "undecided", "one seed decides nothing"

@@ -21,6 +21,7 @@ from oni.recipes.experiments.verdicts import (
     judge_as_good_as_best,
     judge_equal,
     judge_lower,
+    judge_no_worse,
     judge_trains,
     judge_worse_than_best,
     mirror,
@@ -207,7 +208,7 @@ def test_one_seed_is_named_as_the_reason():
         UNDECIDED,
         "one seed decides nothing: a 1.00 %; b 30.00 % and 31.00 %",
     )
-    verdict, text = judge_equal({"a and b": ([1.0], [1.0, 1.1])}, 5.0)
+    verdict, text = judge_equal({"a and b": ([1.0], [1.0, 1.1])}, 5.0, trains=50.0)
     assert (verdict, text) == (UNDECIDED, "a and b: 1.00 %; 1.00 % and 1.10 %; one seed decides nothing")
 
 
@@ -298,18 +299,53 @@ def test_the_best_other_number_of_steps():
     errors = {1: [20.0, 20.2], 2: [10.0, 10.2], 3: [10.1, 10.3], 4: [15.0, 15.2]}
     worse = {steps: judge_worse_than_best(errors, steps, None)[0] for steps in errors}
     assert worse == {1: HELD, 2: UNDECIDED, 3: UNDECIDED, 4: HELD}
-    good = {steps: judge_as_good_as_best(errors, steps, 1.0, None)[0] for steps in errors}
+    good = {steps: judge_as_good_as_best(errors, steps, 1.0, trains=50.0, images=None)[0] for steps in errors}
     assert good == {1: NOT_HELD, 2: HELD, 3: HELD, 4: NOT_HELD}
     # The best of all is surely not worse than the second best, where that is far behind.
     assert judge_worse_than_best({1: [20.0, 20.2], 2: [10.0, 10.2]}, 2, None)[0] is NOT_HELD
-    assert judge_as_good_as_best({1: [20.0, 20.2], 2: [10.0, 10.2]}, 2, 1.0, None)[0] is HELD
+    assert judge_as_good_as_best(two := {1: [20.0, 20.2], 2: [10.0, 10.2]}, 2, 1.0, trains=50.0, images=None)[0] is HELD
+    assert judge_as_good_as_best(two, 2, 1.0, trains=5.0, images=None)[0] is NOT_TESTED, "where nothing trains"
     _, text = judge_worse_than_best({1: [20.0], 2: [10.0]}, 1, None)
     assert text == "best with 2 steps; T = 1 20.00 %, T = 2 10.00 %"
-    for judgement in (judge_worse_than_best({1: [], 2: [1.0]}, 1, None), judge_as_good_as_best({1: []}, 1, 1.0, None)):
-        assert judgement == (NOT_TESTED, "not yet measured: 1 steps")
+    missing = (NOT_TESTED, "not yet measured: 1 steps")
+    assert judge_worse_than_best({1: [], 2: [1.0]}, 1, None) == missing
+    assert judge_as_good_as_best({1: []}, 1, 1.0, trains=50.0, images=None) == missing
+
+
+def test_equality_of_what_does_not_train_says_nothing():
+    def judge(first, second):
+        return judge_equal({"a and b": (first, second)}, 1.0, trains=80.0, images=10_000)[0]
+
+    chance, diverged, trained = [90.0, 90.0], [math.inf, math.inf], [10.0, 10.1]
+    assert judge(chance, chance) is judge(diverged, diverged) is judge(chance, diverged) is NOT_TESTED
+    assert judge(chance, trained) is judge(trained, chance) is NOT_HELD
+    assert judge(diverged, trained) is NOT_HELD
+    assert judge([10.0, math.inf], trained) is UNDECIDED
+    _, text = judge_equal({"a and b": (diverged, diverged)}, 1.0, trains=80.0)
+    assert text == "a and b: diverged and diverged; diverged and diverged; neither ends below 80 %"
+    no_worse = {
+        first: judge_no_worse({"a": errors}, {"b": chance}, 1.0, trains=80.0)[0]
+        for first, errors in (("chance", chance), ("trained", trained))
+    }
+    assert no_worse == {"chance": NOT_TESTED, "trained": HELD}
+    assert judge_no_worse({"a": []}, {"b": chance}, 1.0, trains=80.0) == (NOT_TESTED, "not yet measured: a")
 
 
 # Several claims in one.
+
+
+def test_many_equal_pairs_are_rarely_called_different():
+    """With ten pairs of equal rows, chance alone turns one round in more than 5 of 100 cases if each has 5."""
+    generator = random.Random(0)
+    found = []
+    for _ in range(400):
+        rows = [[generator.gauss(30.0, 0.2) for _ in range(3)] for _ in range(7)]
+        own = {f"own {index}": row for index, row in enumerate(rows[:2])}
+        others = {f"other {index}": row for index, row in enumerate(rows[2:])}
+        found.append(judge_lower(own, others)[0])
+    # At most 2.5 of 100 by the union bound, 10 of 400; six more are two standard deviations.
+    assert found.count(NOT_HELD) <= 16
+    assert found.count(HELD) == 0
 
 
 def test_one_that_fails_outweighs_what_is_not_known():
@@ -346,7 +382,7 @@ def test_doubts_are_named():
     assert judge_lower({"a": rows["a"]}, others)[1].startswith("not sure of a and c: a 10.00 % and 10.10 %; b ")
     assert judge_lower({"b": rows["b"]}, {"c": rows["c"]})[1].startswith("c is lower than b: b 12.00 %")
     assert judge_lower({"a": rows["a"]}, {"c": []}) == (NOT_TESTED, "not yet measured: c")
-    assert judge_equal({"a and c": (rows["a"], []), "a and b": (rows["a"], rows["b"])}, 1.0) == (
+    assert judge_equal({"a and c": (rows["a"], []), "a and b": (rows["a"], rows["b"])}, 1.0, trains=50.0) == (
         NOT_TESTED,
         "not yet measured: a and c",
     )

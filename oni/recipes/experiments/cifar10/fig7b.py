@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from oni.recipes.experiments.cifar10.family import (
     LONG,
     TEST_IMAGES,
+    TRAINS,
     describe_differences,
     describe_network,
     name_network,
@@ -103,7 +104,7 @@ def too_many_hurt(results: Results) -> Judgement:
 
 
 def five_are_best(results: Results) -> Judgement:
-    return judge_as_good_as_best(errors_by_steps(results), DEFAULT, NOTABLE, TEST_IMAGES)
+    return judge_as_good_as_best(errors_by_steps(results), DEFAULT, NOTABLE, trains=TRAINS, images=TEST_IMAGES)
 
 
 CLAIMS = [

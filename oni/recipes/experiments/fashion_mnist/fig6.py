@@ -17,6 +17,7 @@ from oni.recipes.experiments.fashion_mnist.family import (
     PRESETS,
     PRINTED,
     START,
+    TRAINS,
     judge_practice,
     make_figure,
     mlp,
@@ -27,9 +28,8 @@ from oni.recipes.experiments.verdicts import (
     Judgement,
     Kind,
     Verdict,
-    format_rows,
-    is_no_worse,
     judge_equal,
+    judge_no_worse,
     judge_trains,
 )
 
@@ -122,7 +122,7 @@ def scale_makes_no_difference(part: str) -> Callable[[Results], Judgement]:
             )
             for method in ("oni", "olm")
         }
-        return judge_equal(pairs, NOTABLE, images=count_test_images(results) if part == "test" else None)
+        return judge_equal(pairs, NOTABLE, trains=TRAINS, images=count_test_images(results) if part == "test" else None)
 
     return judge
 
@@ -165,17 +165,14 @@ def same_as_olm(scale: str, steps: int, *more: tuple[str, Row, Row]) -> Callable
             name: (errors_at(find_runs(results, ours), "test"), errors_at(find_runs(results, theirs), "test"))
             for name, ours, theirs in rows
         }
-        return judge_equal(pairs, NOTABLE, images=count_test_images(results))
+        return judge_equal(pairs, NOTABLE, trains=TRAINS, images=count_test_images(results))
 
     return judge
 
 
 def released_start(results: Results) -> Judgement:
-    ours, theirs = (errors_at(find_runs(results, network), "test") for network in (RELEASED, SCALED[20, "olm"]))
-    if not ours or not theirs:
-        return Verdict.NOT_TESTED, "not yet measured"
-    text = format_rows({"ONI": ours, "OLM": theirs})
-    return is_no_worse(ours, theirs, NOTABLE, images=count_test_images(results)), text
+    ours, theirs = (row_errors(results, [row]) for row in (RELEASED, MATCHED["OLM", "learnable"]))
+    return judge_no_worse(ours, theirs, NOTABLE, trains=TRAINS, images=count_test_images(results))
 
 
 SIX = ("6 layers, ONI and OLM", MATCHED_6, SCALED[6, "olm"])
@@ -228,10 +225,11 @@ CLAIMS = [
     ),
     Claim(
         Kind.OURS,
-        f"From an orthogonal Z, ONI on whole layers is no worse than OLM in 20 layers, by {NOTABLE:g} point",
+        "From an orthogonal Z, ONI on whole layers is no worse than OLM in 20 layers, both with a learnable scale, by "
+        f"{NOTABLE:g} point",
         released_start,
         LONG,
-        about(RELEASED, SCALED[20, "olm"]),
+        about(RELEASED, MATCHED["OLM", "learnable"]),
     ),
     Claim(
         Kind.OURS,

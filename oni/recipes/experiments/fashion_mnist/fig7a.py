@@ -10,6 +10,7 @@ from oni.recipes.experiments.fashion_mnist.family import (
     COLOURS,
     NOTABLE,
     PRINTED,
+    TRAINS,
     TWO_SEEDS,
     make_figure,
     mlp,
@@ -51,13 +52,13 @@ def too_few_hurt(results: Results) -> Judgement:
 
 
 def five_are_best(results: Results) -> Judgement:
-    return judge_as_good_as_best(errors_by_steps(results), 5, NOTABLE, count_test_images(results))
+    return judge_as_good_as_best(errors_by_steps(results), 5, NOTABLE, trains=TRAINS, images=count_test_images(results))
 
 
 def nearly_equal(results: Results) -> Judgement:
     errors = errors_by_steps(results)
     pairs = {f"{steps} and 7 steps": (errors[steps], errors[7]) for steps in (5, 6)}
-    return judge_equal(pairs, NOTABLE, images=count_test_images(results))
+    return judge_equal(pairs, NOTABLE, trains=TRAINS, images=count_test_images(results))
 
 
 CLAIMS = [

@@ -83,13 +83,15 @@ def make_presets(**changes: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     return {name: {**sizes, **changes.get(name, {})} for name, sizes in presets.items()}
 
 
-PAPER_LENGTH = {"steps": 20_000, "width": 16}
-"""What a claim about final images needs: updates of the generator, of which the paper has 156,200, and a quarter of the
-width of its DCGAN, 64."""
 LONG = {"steps": 1000}
 """What a claim about the beginning of training needs."""
 SHORT = {"steps": 500}
 PRINTED_WIDTHS = {"dcgan": 64, "resnet-gan": 128}
+PAPER_LENGTH = {
+    network: {"steps": 20_000, "width": width // 4, "seeds": 2} for network, width in PRINTED_WIDTHS.items()
+}
+"""What a claim about final images needs, by network: updates of the generator, of which the paper has 156,200, and a
+quarter of its width."""
 NETWORKS = {"dcgan": "DCGAN", "resnet-gan": "ResNet GAN"}
 
 

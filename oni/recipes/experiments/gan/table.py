@@ -108,7 +108,7 @@ def judge_closer(results: Results, pairs: Sequence[tuple[Row, Row]], shown: Mapp
         return at_the_end(find_runs(results, row), "kid")
 
     compared = [(distances(own), distances(other)) for own, other in pairs]
-    verdicts = [is_lower(own, other) for own, other in compared]
+    verdicts = [is_lower(own, other, pairs=len(pairs)) for own, other in compared]
     doubt = "one seed decides nothing; " if min(len(values) for pair in compared for values in pair) < 2 else ""
     return all_hold(verdicts), doubt + format_both(results, shown)
 
@@ -187,8 +187,6 @@ def summarise(values: Sequence[float], column: Column) -> str | Quantity:
     """Mean and spread over seeds, as a cell of the table."""
     if not values:
         return "-"
-    if not all(map(math.isfinite, values)):
-        return Quantity(math.inf)
     return mean_and_deviation([column.factor * value for value in values], column.digits)
 
 

@@ -22,7 +22,7 @@ from oni.recipes.experiments.imagenet.family import (
     make_demand,
     plan_network,
 )
-from oni.recipes.experiments.imagenet.table4 import CHOICES, NOTABLE, RATES, SMALL, TINY
+from oni.recipes.experiments.imagenet.table4 import CHOICES, NOTABLE, RATES, SMALL, TINY, TRAINS
 from oni.recipes.experiments.runs import COLOURS, Training, describe_sweeps
 from oni.recipes.experiments.verdicts import Judgement, Kind, judge_as_good_as_best, judge_worse_than_best
 
@@ -82,7 +82,9 @@ def too_many_hurt(results: Results) -> Judgement:
 
 
 def two_are_best(results: Results) -> Judgement:
-    return judge_as_good_as_best(errors_by_steps(results), STEPS, NOTABLE, count_test_images(results))
+    return judge_as_good_as_best(
+        errors_by_steps(results), STEPS, NOTABLE, trains=TRAINS, images=count_test_images(results)
+    )
 
 
 CLAIMS = [

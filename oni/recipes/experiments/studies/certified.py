@@ -164,7 +164,7 @@ def equals_exact(name: str, own: Row, other: Row, within: float) -> Callable[[Re
 
     def judge(results: Results, temperature: float, images: int, radius: float) -> Judgement:
         pair = tuple(errors_of(results, row, name, temperature, radius) for row in (own, other))
-        return judge_equal({f"{own.title} and {other.title}": (pair[0], pair[1])}, within, images=images)
+        return judge_equal({f"{own.title} and {other.title}": (pair[0], pair[1])}, within, trains=100.0, images=images)
 
     return at_every_temperature(name, judge)
 

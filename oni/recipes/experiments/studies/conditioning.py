@@ -191,7 +191,9 @@ def has_same_error(results: Results, network: str) -> Judgement:
 
     first, second = (errors_at(find_runs(results, row, network), "test") for row in (TARGET, FIVE))
     images = DATASETS[find_runs(results, TARGET, network)[0].parameters.data].test_images
-    return judge_equal({f"{TARGET.title} and {FIVE.title}": (first, second)}, CLOSE, images=images)
+    return judge_equal(
+        {f"{TARGET.title} and {FIVE.title}": (first, second)}, CLOSE, trains=cifar10.TRAINS, images=images
+    )
 
 
 def of_network(results: Results, network: str) -> Results:

@@ -101,8 +101,8 @@ def rows_of(results: Results) -> dict[str, Results]:
     return {row.title: runs for row in ROWS if (runs := results.where(row=row.name))}
 
 
-def show_percent(values: Sequence[float]) -> Quantity:
-    return replace(mean_and_deviation(values), digits=1)
+def show_percent(values: Sequence[float]) -> Quantity | str:
+    return mean_and_deviation(values, digits=1)
 
 
 def make_table(results: Results) -> Comparison:

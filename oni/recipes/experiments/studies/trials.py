@@ -113,9 +113,10 @@ def make_curve(name: str, runs: Results, unit: float = 1.0) -> Series:
 
 
 def make_line(name: str, x: Sequence[float], columns: Sequence[Sequence[float]]) -> Series:
-    """A line through the means over seeds, with a band from the smallest to the largest."""
+    """A line through the means over seeds, with a band from the smallest to the largest; 100 where a run diverged."""
     from oni.recipes.charts.chart import Series
 
+    columns = [[min(100.0, error) for error in column] for column in columns]
     means = [sum(column) / len(column) for column in columns]
     if min(map(len, columns)) == 1:
         return Series(name, x, means, COLOURS[name])
