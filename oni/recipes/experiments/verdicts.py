@@ -10,7 +10,11 @@ with s the standard deviation over seeds, t the quantile of Student's distributi
 row may spread a hundred times as much as the other; with a pooled spread, equal rows would then look different in up to
 a quarter of all cases), and v = p (100 - p) / images the sampling variance of an error of p percent on that many test
 images. All seeds are tested on the same images, so v does not shrink with their number; that both sides are tested on
-the same ones would make it smaller, and is not counted. One seed decides nothing.
+the same ones would make it smaller, and is not counted. One seed decides nothing. A run that diverged has an infinite
+error in percent, which counts as 100.
+
+A claim about k pairs is held if all of them are, and not held if one surely is the other way round. Chance has k
+occasions to turn one round, so that interval has 100 - 5 / k percent instead of 95.
 """
 
 from __future__ import annotations
@@ -263,7 +267,7 @@ def judge_lower(
     if reason := find_missing(every):
         return NOT_TESTED, reason
     verdicts = {
-        (name, other): is_lower(ours, theirs, images=images, pairs=len(own) * len(others))
+        (name, other): is_lower(capped(ours), capped(theirs), images=images, pairs=len(own) * len(others))
         for name, ours in own.items()
         for other, theirs in others.items()
     }
@@ -287,6 +291,7 @@ def judge_equal(
     judgements: dict[str, Judgement] = {}
     for name, (first, second) in pairs.items():
         text = f"{format_values(first, unit)}; {format_values(second, unit)}"
+        first, second = capped(first), capped(second)
         if neither_trains(first, second, trains):
             judgements[name] = NOT_TESTED, f"{text}; neither ends below {trains:g}{unit}"
             continue
@@ -304,10 +309,15 @@ def judge_no_worse(
     every = {**own, **other}
     if reason := find_missing(every):
         return NOT_TESTED, reason
-    (ours,), (theirs,), text = own.values(), other.values(), format_rows(every)
+    (ours, theirs), text = map(capped, every.values()), format_rows(every)
     if neither_trains(ours, theirs, trains):
         return NOT_TESTED, f"neither ends below {trains:g} %: {text}"
     return is_no_worse(ours, theirs, within, images=images), text
+
+
+def capped(errors: Values) -> Values:
+    """Errors in percent with 100, the most there is, for runs that diverged."""
+    return [min(error, 100.0) for error in errors]
 
 
 def neither_trains(first: Values, second: Values, limit: float) -> bool:
@@ -328,9 +338,9 @@ def judge_trains(
     text = f"training error {format_rows(every)}"
     if not control:
         return NOT_TESTED, f"there is no control: {text}"
-    if all_hold(is_below_limit(errors, limit) for errors in control.values()) is not HELD:
+    if all_hold(is_below_limit(capped(errors), limit) for errors in control.values()) is not HELD:
         return NOT_TESTED, f"the control, {' and '.join(control)}, does not end surely below {limit:g} %: {text}"
-    verdicts = [is_below_limit(errors, limit) for errors in values.values()]
+    verdicts = [is_below_limit(capped(errors), limit) for errors in values.values()]
     return all_hold(verdicts if trains else map(mirror, verdicts)), text
 
 
@@ -344,7 +354,7 @@ def judge_worse_than_best(errors: Mapping[int, Values], steps: int, images: int 
     if reason := find_missing_steps(errors):
         return NOT_TESTED, reason
     best = find_best_other(errors, steps)
-    verdict = is_lower(errors[best], errors[steps], images=images)
+    verdict = is_lower(capped(errors[best]), capped(errors[steps]), images=images)
     return verdict, describe_steps(errors)
 
 

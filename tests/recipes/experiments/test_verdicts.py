@@ -321,6 +321,10 @@ def test_equality_of_what_does_not_train_says_nothing():
     assert judge(chance, trained) is judge(trained, chance) is NOT_HELD
     assert judge(diverged, trained) is NOT_HELD
     assert judge([10.0, math.inf], trained) is UNDECIDED
+    # For what is lower, a run that diverged has as many errors as there are.
+    assert judge_lower({"a": trained}, {"b": [89.0, math.inf]}, images=10_000)[0] is HELD
+    assert judge_lower({"a": [89.0, math.inf]}, {"b": trained}, images=10_000)[0] is NOT_HELD
+    assert judge_lower({"a": diverged}, {"b": diverged}, images=10_000)[0] is UNDECIDED
     _, text = judge_equal({"a and b": (diverged, diverged)}, 1.0, trains=80.0)
     assert text == "a and b: diverged and diverged; diverged and diverged; neither ends below 80 %"
     no_worse = {

@@ -99,6 +99,9 @@ def make_table(results: Results) -> Comparison:
 # Claims, all of our own; docs/verdicts.md says which were written down before which runs.
 
 
+WITHOUT = "test images without a certificate,"
+
+
 def errors_of(results: Results, row: Row, name: str, temperature: float, radius: float | None) -> list[float]:
     """Percent of the test images without a certificate at a radius, or (``None``) with a wrong class."""
     runs = find_runs(results, row, name, temperature)
@@ -136,7 +139,8 @@ def certifies_more(name: str, own: Sequence[Row], others: Sequence[Row]) -> Call
         ours, theirs = (
             {row.title: errors_of(results, row, name, temperature, radius) for row in rows} for rows in (own, others)
         )
-        return judge_lower(ours, theirs, images=images)
+        verdict, text = judge_lower(ours, theirs, images=images)
+        return verdict, f"{WITHOUT} {text}"
 
     return at_every_temperature(name, judge)
 
@@ -164,7 +168,8 @@ def equals_exact(name: str, own: Row, other: Row, within: float) -> Callable[[Re
 
     def judge(results: Results, temperature: float, images: int, radius: float) -> Judgement:
         pair = tuple(errors_of(results, row, name, temperature, radius) for row in (own, other))
-        return judge_equal({f"{own.title} and {other.title}": (pair[0], pair[1])}, within, trains=100.0, images=images)
+        pairs = {f"{WITHOUT} {own.title} and {other.title}": (pair[0], pair[1])}
+        return judge_equal(pairs, within, trains=100.0, images=images)
 
     return at_every_temperature(name, judge)
 

@@ -262,8 +262,9 @@ EXPERIMENT = Experiment(
     "below; that of the worst weight reaches 2.3. sigma_min=0.9 takes two steps everywhere, and every weight meets it "
     "at the end of every epoch: oni.retune, once an epoch, found nothing to change. It takes 0.1 % of the time in the "
     "convolutional networks, 3 % in the MLP. There, where weights are square, a step takes less than half the time of "
-    "5 steps, and the mean delta is smaller. The wide weights of the convolutional networks are different: from an "
-    "orthogonal start, 5 Newton steps make them nearly exact, and two steps give what was asked, 0.9, and no more. "
+    "5 steps in the benchmark; the mean delta is smaller, not significantly. The wide weights of the convolutional "
+    "networks are different: from an orthogonal start, 5 Newton steps make them nearly exact, and two steps give what "
+    "was asked, 0.9, and no more. "
     "The mean test errors differ by less than a point, but three short runs each cannot show that they are the same "
     "within three points. With Z as it is built, the MLP has condition numbers above 1000 and three times the test "
     "error.",
