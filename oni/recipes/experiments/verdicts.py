@@ -417,5 +417,9 @@ def format_values(values: Values, unit: str = " %", digits: int = 2) -> str:
 
     >>> format_values([1.0, 2.5]), format_values([3.0], unit="", digits=1)
     ('1.00 % and 2.50 %', '3.0')
+    >>> format_values([math.inf, 2.5]), format_values([math.inf, math.inf])
+    ('diverged and 2.50 %', 'diverged in all seeds')
     """
+    if len(values) > 1 and not any(map(math.isfinite, values)):
+        return "diverged in all seeds"
     return " and ".join(f"{value:.{digits}f}{unit}" if math.isfinite(value) else "diverged" for value in values)

@@ -326,7 +326,7 @@ def test_equality_of_what_does_not_train_says_nothing():
     assert judge_lower({"a": [89.0, math.inf]}, {"b": trained}, images=10_000)[0] is NOT_HELD
     assert judge_lower({"a": diverged}, {"b": diverged}, images=10_000)[0] is UNDECIDED
     _, text = judge_equal({"a and b": (diverged, diverged)}, 1.0, trains=80.0)
-    assert text == "a and b: diverged and diverged; diverged and diverged; neither ends below 80 %"
+    assert text == "a and b: diverged in all seeds; diverged in all seeds; neither ends below 80 %"
     no_worse = {
         first: judge_no_worse({"a": errors}, {"b": chance}, 1.0, trains=80.0)[0]
         for first, errors in (("chance", chance), ("trained", trained))

@@ -286,8 +286,10 @@ EXPERIMENT = Experiment(
     "described in the text, its loss is not finite after 20 and 40 steps. With unit variance after every convolution, "
     "the sum of 54 branches makes activations and gradients larger than in the released code: if the last convolution "
     "of each branch is initialised smaller by the square root of their number, initialisation from data trains at "
-    "0.1. Batch normalisation has no warm-up here, so it starts slowly: at 0.01 it has 61.6 % after "
-    "312 steps on fewer images. Small batches lower the errors of all rows of Res-20, because 8 epochs then have "
-    "10,000 steps instead of 624. So the paper's statements about small and large batches are not judged in short "
-    "training.",
+    "0.1. The released ONI needs both of its parts. From the same start with free weights, one seed diverges within "
+    "20 steps and the other stays at chance. With orthogonal weights that are not centred, both seeds diverge, and so "
+    "they do with an orthogonal initialisation that is not centred. Batch normalisation has no warm-up here, so it "
+    "starts slowly: at 0.01 it has 61.6 % after 312 steps on fewer images. Small batches lower the errors of all rows "
+    "of Res-20, because 8 epochs then have 10,000 steps instead of 624. So the paper's statements about small and "
+    "large batches are not judged in short training.",
 )
