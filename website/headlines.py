@@ -217,7 +217,7 @@ CLAIMS = (
         "110-layer residual network without normalisation: ONI trains at a learning rate of 0.1",
     ),
     Headline(
-        "table2", "The same with scales and biases initialised from data", "trains",
+        "table2", "ONI trains Res-110 with scales and biases initialised from data", "trains",
         "3 of 160 epochs, started as the paper's text describes it", "",
         "The same network, started as the text describes it",
     ),

@@ -66,7 +66,7 @@ CLAIMS = [
     ),
     Claim(
         Kind.PAPER,
-        "ONI's falls faster than that of the plain network",
+        "ONI's training error falls faster than that of the plain network",
         judge_all(partial(judge_speeds, own=[ONI], others=[PLAIN])),
         LONG,
         about(ONI, PLAIN),
@@ -74,7 +74,7 @@ CLAIMS = [
     *(
         Claim(
             Kind.OURS,
-            f"ONI's falls faster than that of {name}",
+            f"ONI's training error falls faster than that of {name}",
             judge_all(partial(judge_speeds, own=[ONI], others=[row])),
             LONG,
             on_first_network(ONI, row),

@@ -75,7 +75,7 @@ CLAIMS = [
     ),
     Claim(
         Kind.OURS,
-        "In the first three epochs of Res-110, it falls faster than that of batch normalisation",
+        "ONI's training error falls faster than that of batch normalisation in the first three epochs of Res-110",
         judge_beginnings,
         FIRST_STEPS,
         at_large_rate(RELEASED_ONI, BATCH_NORM),

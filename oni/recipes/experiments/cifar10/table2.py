@@ -204,16 +204,21 @@ CLAIMS = [
                 RELEASED_ONI,
                 True,
             ),
-            (Kind.PAPER, "The same with scales and biases initialised from data, as in the text", ONI, True),
+            (
+                Kind.PAPER,
+                "ONI trains Res-110 with scales and biases initialised from data, as in the text",
+                ONI,
+                True,
+            ),
             (
                 Kind.OURS,
-                "It trains from data if the last convolution of each branch is initialised smaller, by the square root "
-                "of their number",
+                "ONI trains Res-110 from data if the last convolution of each branch is initialised smaller, by the "
+                "square root of their number",
                 SMALL_BRANCHES,
                 True,
             ),
-            (Kind.OURS, "Xavier initialisation does not train it at 0.1", XAVIER, False),
-            (Kind.OURS, "Nor does what the released code calls Xavier", RELEASED_XAVIER, False),
+            (Kind.OURS, "Xavier initialisation does not train Res-110 at 0.1", XAVIER, False),
+            (Kind.OURS, "What the released code calls Xavier does not train Res-110 at 0.1", RELEASED_XAVIER, False),
         )
     ),
     *(
@@ -225,7 +230,11 @@ CLAIMS = [
                 RELEASED_ONI,
                 FREE,
             ),
-            ("The same where neither is centred", UNCENTRED, FREE_UNCENTRED),
+            (
+                "Where neither is centred, ONI's training error is lower than with the same start and free weights",
+                UNCENTRED,
+                FREE_UNCENTRED,
+            ),
         )
     ),
     *(

@@ -211,14 +211,15 @@ CLAIMS = [
     ),
     Claim(
         Kind.OURS,
-        "The same with 9 steps, in 20 layers",
+        f"In 20 layers, ONI with 9 steps is within {NOTABLE:g} point of OLM, in the same groups and with the same "
+        "fixed scale",
         same_as_olm("fixed", 9),
         LONG,
         about(MATCHED["T = 9", "fixed"], MATCHED["OLM", "fixed"]),
     ),
     Claim(
         Kind.OURS,
-        "The same with a learnable scale in both, in 20 layers",
+        f"In 20 layers, both with a learnable scale, ONI is within {NOTABLE:g} point of OLM in the same groups",
         same_as_olm("learnable", 5),
         LONG,
         about(MATCHED["T = 5", "learnable"], MATCHED["OLM", "learnable"]),
