@@ -243,8 +243,14 @@ def apply_oni(
 
 
 def start_like_oni(model: nn.Module, only: Selector, skip: Selector, **options: Any) -> None:
+    chosen = choose_layers(model, only, skip)
     apply_oni(model, only, skip, learn_scale=False, **options)
-    bake(model)
+    # Those alone, as a skipped layer may be orthogonal; and all before any changes, as some may share a parameter.
+    values = [getattr(weight.module, weight.name).detach().clone() for weight, _ in chosen]
+    with torch.no_grad():
+        for (weight, parameter), value in zip(chosen, values, strict=True):
+            make_plain(weight.module, weight.name, parameter)
+            parameter.copy_(value)
 
 
 def check_start(start: str, starts: tuple[str, ...]) -> None:

@@ -7,6 +7,7 @@ import math
 import pytest
 import torch
 from torch import nn
+from torch.nn.utils import parametrize
 from torch.testing import assert_close
 
 import oni
@@ -181,6 +182,24 @@ def test_only_orth_reg_has_an_extra_loss():
     extra = extra_loss("orth-reg", skip=OUTPUT, coefficient=0.5, kind="double")
     expected = oni.baselines.penalty(model, 0.5, kind="double", skip=OUTPUT)
     assert torch.equal(extra(model), expected)
+
+
+@pytest.mark.parametrize("options", [{}, {"start": "orthogonal", "scale": 0.8}, {"sigma_min": 0.9}])
+def test_oni_start_is_where_oni_starts(options):
+    torch.manual_seed(0)
+    model = apply("oni", network(), skip=OUTPUT, learn_scale=False, **options)
+    torch.manual_seed(0)
+    free = apply("oni-start", network(), skip=OUTPUT, **options)
+    assert all(type(module).__module__.startswith("torch.nn.modules") for module in free.modules())
+    assert torch.equal(model.eval()(X), free.eval()(X))
+
+
+def test_oni_start_leaves_an_orthogonal_layer_that_is_skipped():
+    model = oni.convert(network(), only="0")
+    before = model[0].weight.detach().clone()
+    apply("oni-start", model, skip=["0", OUTPUT])
+    assert [name for name, module in model.named_modules() if parametrize.is_parametrized(module)] == ["0"]
+    assert torch.equal(model[0].weight, before)
 
 
 @pytest.mark.parametrize("method", ["wn", "centred-wn"])

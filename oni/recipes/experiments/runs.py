@@ -381,7 +381,7 @@ COLOURS: Mapping[str, str] = {
     "oni-released": "#CC79A7",
     "oni-uncentred": "#009E73",
     "oni-start-released": "#D55E00",
-    "oni-released-uncentred": "#56B4E9",
+    "oni-released-uncentred": "#009E73",
     "oni-small-branches": "#7A5195",
     "gn-released": "#D55E00",
 }

@@ -84,7 +84,7 @@ HELD, NOT_HELD, UNDECIDED, NOT_TESTED = Verdict
 
 @dataclass(frozen=True)
 class Interval:
-    """Where a difference lies, with 95 % confidence."""
+    """Where a difference lies, with some confidence."""
 
     low: float
     high: float
@@ -157,7 +157,7 @@ def find_interval(own: Values, other: Values, *, images: int | None = None, conf
     variance, degrees = welch(own, other)
     seeds = t_quantile(degrees, confidence) ** 2 * variance
     means = statistics.fmean(own), statistics.fmean(other)
-    normal = 1.96 if confidence == CONFIDENCE else statistics.NormalDist().inv_cdf((1 + confidence) / 2)
+    normal = statistics.NormalDist().inv_cdf((1 + confidence) / 2)
     sampling = 0.0 if images is None else sum(normal**2 * mean * (100 - mean) / images for mean in means)
     half = math.sqrt(seeds + sampling)
     return Interval(means[0] - means[1] - half, means[0] - means[1] + half)
@@ -176,12 +176,14 @@ def is_lower(own: Values, other: Values, *, images: int | None = None, pairs: in
     """
     if find_interval(own, other, images=images).high < 0:
         return HELD
-    wider = find_interval(own, other, images=images, confidence=1 - (1 - CONFIDENCE) / pairs)
+    wider = find_interval(own, other, images=images, confidence=confidence_of(pairs))
     return NOT_HELD if wider.low > 0 else UNDECIDED
 
 
-def is_equal(own: Values, other: Values, within: float, *, images: int | None = None) -> Verdict:
+def is_equal(own: Values, other: Values, within: float, *, images: int | None = None, pairs: int = 1) -> Verdict:
     """Whether the two surely differ by less than ``within``; not held if they surely differ by more.
+
+    ``pairs``: see `is_lower`.
 
     >>> is_equal([1.0, 1.1], [1.0, 1.2], 1.0).value, is_equal([1.0, 1.1], [3.0, 3.1], 1.0).value
     ('held', 'not held')
@@ -189,13 +191,24 @@ def is_equal(own: Values, other: Values, within: float, *, images: int | None = 
     interval = find_interval(own, other, images=images)
     if -within < interval.low and interval.high < within:
         return HELD
-    return NOT_HELD if interval.low > within or interval.high < -within else UNDECIDED
+    wider = find_interval(own, other, images=images, confidence=confidence_of(pairs))
+    return NOT_HELD if wider.low > within or wider.high < -within else UNDECIDED
 
 
-def is_no_worse(own: Values, other: Values, within: float, *, images: int | None = None) -> Verdict:
-    """Whether the one is surely not higher than the other by ``within`` or more; not held if it surely is."""
-    interval = find_interval(own, other, images=images)
-    return HELD if interval.high < within else NOT_HELD if interval.low > within else UNDECIDED
+def is_no_worse(own: Values, other: Values, within: float, *, images: int | None = None, pairs: int = 1) -> Verdict:
+    """Whether the one is surely not higher than the other by ``within`` or more; not held if it surely is.
+
+    ``pairs``: see `is_lower`.
+    """
+    if find_interval(own, other, images=images).high < within:
+        return HELD
+    wider = find_interval(own, other, images=images, confidence=confidence_of(pairs))
+    return NOT_HELD if wider.low > within else UNDECIDED
+
+
+def confidence_of(pairs: int) -> float:
+    """With which one of so many pairs must be the other way round, so that chance seldom turns one of them."""
+    return 1 - (1 - CONFIDENCE) / pairs
 
 
 def is_below_limit(values: Values, limit: float) -> Verdict:
@@ -267,7 +280,7 @@ def judge_lower(
     if reason := find_missing(every):
         return NOT_TESTED, reason
     verdicts = {
-        (name, other): is_lower(capped(ours), capped(theirs), images=images, pairs=len(own) * len(others))
+        (name, other): is_lower(capped(ours, unit), capped(theirs, unit), images=images, pairs=len(own) * len(others))
         for name, ours in own.items()
         for other, theirs in others.items()
     }
@@ -298,14 +311,17 @@ def judge_equal(
         interval = find_interval(first, second, images=images)
         alone = min(len(first), len(second)) < 2
         shown = "one seed decides nothing" if alone else f"difference {interval}"
-        judgements[name] = is_equal(first, second, within, images=images), f"{text}; {shown}"
+        judgements[name] = is_equal(first, second, within, images=images, pairs=len(pairs)), f"{text}; {shown}"
     return join_judgements(judgements)
 
 
 def judge_no_worse(
     own: Mapping[str, Values], other: Mapping[str, Values], within: float, *, trains: float, images: int | None = None
 ) -> Judgement:
-    """Held if the one row is surely not higher than the other by ``within`` or more; not tested if neither trains."""
+    """Held if the one row is surely not higher than the other by ``within`` or more; not tested if neither trains.
+
+    Each is given with its name.
+    """
     every = {**own, **other}
     if reason := find_missing(every):
         return NOT_TESTED, reason
@@ -315,9 +331,9 @@ def judge_no_worse(
     return is_no_worse(ours, theirs, within, images=images), text
 
 
-def capped(errors: Values) -> Values:
-    """Errors in percent with 100, the most there is, for runs that diverged."""
-    return [min(error, 100.0) for error in errors]
+def capped(errors: Values, unit: str = " %") -> Values:
+    """Errors in percent with 100, the most there is, for runs that diverged; other numbers as they are."""
+    return [min(error, 100.0) for error in errors] if unit == " %" else errors
 
 
 def neither_trains(first: Values, second: Values, limit: float) -> bool:
@@ -365,7 +381,8 @@ def judge_as_good_as_best(
     if reason := find_missing_steps(errors):
         return NOT_TESTED, reason
     own, best = ({f"T = {number}": errors[number]} for number in (steps, find_best_other(errors, steps)))
-    return judge_no_worse(own, best, within, trains=trains, images=images)[0], describe_steps(errors)
+    verdict, text = judge_no_worse(own, best, within, trains=trains, images=images)
+    return verdict, text if verdict is NOT_TESTED else describe_steps(errors)
 
 
 def find_missing_steps(errors: Mapping[int, Values]) -> str:

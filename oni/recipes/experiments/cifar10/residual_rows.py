@@ -130,7 +130,7 @@ FREE_UNCENTRED = Row(
     rate=RATE,
     ours=True,
 )
-"""Starts from the same function as ``UNCENTRED``, with weights that are free to leave."""
+"""Starts from nearly the same function as ``UNCENTRED``, with weights that are free to leave."""
 EVERY_ROW = (*ROWS, RELEASED_GROUP_NORM, SEARCHED, RELEASED_ONI, SMALL_BRANCHES)
 AT_BOTH_SIZES = tuple(row for row in EVERY_ROW if row is not SEARCHED)
 BEGINNINGS = (

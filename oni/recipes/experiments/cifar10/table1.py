@@ -86,7 +86,7 @@ UNCENTRED = Row(
     ours=True,
     seeds=2,
 )
-"""Starts from the same function as ``SCALED``, whose weights are free to leave: what keeping them orthogonal does."""
+"""Starts from nearly the same function as ``SCALED``, whose weights are free: what keeping them orthogonal does."""
 BATCH_NORM = Row("bn", "batch norm", {"network_options.norm": "batch"}, rates=(*RATES, 0.1, 0.2), rate=0.05, ours=True)
 """With larger rates to choose from: the paper's largest is its best."""
 PAPER_ROWS = (PLAIN, WN, ORTH_INIT, ORTH_REG, OLM_1, OLM_SQRT2, ONI)
@@ -315,8 +315,8 @@ EXPERIMENT = Experiment(
     sweeps=describe_sweeps(ROWS, network="has networks of its own", learning_rate="chooses it on images held out"),
     findings="ONI ends three points below the plain network and below orthogonal initialisations with gains 1 and "
     "sqrt 2, which are alike; weight normalisation is a little above these. OLM x sqrt 2 ends two points below them. "
-    "ONI and OLM also centre their rows, and ONI learns a scale per filter; what keeping weights orthogonal does alone "
-    "is a claim of its own. Batch normalisation has a lower mean than ONI and "
+    "ONI and OLM also centre their rows, and ONI learns a scale per filter; whether keeping weights orthogonal alone "
+    "helps is a claim of its own. Batch normalisation has a lower mean than ONI and "
     "OLM x sqrt 2 a higher one; neither difference is significant. All but weight normalisation and batch "
     "normalisation chose the largest of the paper's rates; only batch normalisation could choose larger ones.",
 )

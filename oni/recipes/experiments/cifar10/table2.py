@@ -231,7 +231,8 @@ CLAIMS = [
                 FREE,
             ),
             (
-                "Where neither is centred, ONI's training error is lower than with the same start and free weights",
+                "Where neither is centred, ONI's training error after three epochs of Res-110 is lower than with the "
+                "same start and free weights",
                 UNCENTRED,
                 FREE_UNCENTRED,
             ),

@@ -339,7 +339,10 @@ def make_figure(
         measure=partial(measure, keep=keep, watchers=watch_network),
         table=make_table(rows, at_other_rates),
         trains=True,
-        sweeps=describe_sweeps(rows),
+        sweeps={
+            **describe_sweeps(rows),
+            **({"learning_rate": "trains some networks at every learning rate"} if at_other_rates else {}),
+        },
         **fields,
     )
 

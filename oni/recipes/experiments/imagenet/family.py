@@ -6,6 +6,7 @@ choose between the candidates by short trials on held-out images, and train once
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -206,7 +207,11 @@ def find_best(results: Results, row: Row, network: str | None = None) -> Results
 def lowest_errors(runs: Results, part: str = "test") -> list[float]:
     """The lowest error in percent over all epochs, for each seed."""
     return [
-        min(error for error in percent(run.measured[f"{part}_error"], run.parameters.epochs) if error is not None)
+        min(
+            error
+            for error in percent(run.measured[f"{part}_error"], run.parameters.epochs, diverged=math.inf)
+            if error is not None
+        )
         for run in runs
     ]
 

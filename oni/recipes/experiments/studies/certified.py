@@ -100,6 +100,8 @@ def make_table(results: Results) -> Comparison:
 
 
 WITHOUT = "test images without a certificate,"
+CERTIFIES = 95.0
+"""A row certifies something if fewer percent of the images than this are without a certificate."""
 
 
 def errors_of(results: Results, row: Row, name: str, temperature: float, radius: float | None) -> list[float]:
@@ -153,7 +155,7 @@ def is_as_accurate(name: str, own: Sequence[Row], others: Sequence[Row]) -> Call
         if missing := [title for title, errors in rows.items() if not errors]:
             return Verdict.NOT_TESTED, f"not yet measured: {', '.join(missing)}"
         verdicts = [
-            is_no_worse(rows[ours.title], rows[theirs.title], WITHIN, images=images)
+            is_no_worse(rows[ours.title], rows[theirs.title], WITHIN, images=images, pairs=len(own) * len(others))
             for ours in own
             for theirs in others
         ]
@@ -169,7 +171,7 @@ def equals_exact(name: str, own: Row, other: Row, within: float) -> Callable[[Re
     def judge(results: Results, temperature: float, images: int, radius: float) -> Judgement:
         pair = tuple(errors_of(results, row, name, temperature, radius) for row in (own, other))
         pairs = {f"{WITHOUT} {own.title} and {other.title}": (pair[0], pair[1])}
-        return judge_equal(pairs, within, trains=100.0, images=images)
+        return judge_equal(pairs, within, trains=CERTIFIES, images=images)
 
     return at_every_temperature(name, judge)
 

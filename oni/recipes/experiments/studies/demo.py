@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from oni.recipes.experiments.errors import mean_and_deviation
@@ -101,8 +102,7 @@ def rows_of(results: Results) -> dict[str, Results]:
     return {row.title: runs for row in ROWS if (runs := results.where(row=row.name))}
 
 
-def show_percent(values: Sequence[float]) -> Quantity | str:
-    return mean_and_deviation(values, digits=1)
+show_percent = partial(mean_and_deviation, digits=1)
 
 
 def make_table(results: Results) -> Comparison:
