@@ -380,6 +380,7 @@ COLOURS: Mapping[str, str] = {
     "oni-searched": "#009E73",
     "oni-released": "#CC79A7",
     "oni-uncentred": "#009E73",
+    "centred-wn": "#003f5c",
     "oni-start-released": "#D55E00",
     "oni-released-uncentred": "#009E73",
     "oni-small-branches": "#7A5195",

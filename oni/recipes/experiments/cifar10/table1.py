@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 __all__ = [
     "BATCH_NORM",
     "BEST",
+    "CENTRED_WN",
     "CHOICES",
     "EXPERIMENT",
     "ONI",
@@ -87,13 +88,15 @@ UNCENTRED = Row(
     seeds=2,
 )
 """Starts from nearly the same function as ``SCALED``, whose weights are free: what keeping them orthogonal does."""
+CENTRED_WN = Row("centred-wn", "centred WN", {"method": "centred-wn"}, rates=RATES, rate=0.02, ours=True, seeds=2)
+"""Centred rows of learnable norm that need not be orthogonal: what centring does."""
 BATCH_NORM = Row("bn", "batch norm", {"network_options.norm": "batch"}, rates=(*RATES, 0.1, 0.2), rate=0.05, ours=True)
 """With larger rates to choose from: the paper's largest is its best."""
 PAPER_ROWS = (PLAIN, WN, ORTH_INIT, ORTH_REG, OLM_1, OLM_SQRT2, ONI)
 BEST = (OLM_SQRT2, ONI)
 """Those that the paper finds best."""
 OTHERS = tuple(row for row in PAPER_ROWS if row not in BEST)
-OUR_ROWS = (SCALED, UNCENTRED, BATCH_NORM)
+OUR_ROWS = (SCALED, UNCENTRED, CENTRED_WN, BATCH_NORM)
 """What a practitioner would choose, and what tells which part of ONI helps; not in the paper."""
 ROWS = (*PAPER_ROWS, *OUR_ROWS)
 NETWORKS = tuple(f"g{g}k{k}" for g in (2, 3, 4) for k in (1, 2, 3))
@@ -257,6 +260,7 @@ CLAIMS = [
         for row, own, compared, other in (
             (ONI, "ONI", SCALED, SCALED.title),
             (UNCENTRED, "With the same start, neither centred nor with a learnable scale, ONI", SCALED, SCALED.title),
+            (ONI, "ONI", CENTRED_WN, "centred weight normalisation"),
             (ONI, "ONI", BATCH_NORM, "batch normalisation"),
         )
     ),
