@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from oni.recipes.experiments.intervals import find_interval, t_quantile
 from oni.recipes.experiments.verdicts import (
     Verdict,
     all_hold,
     as_verdict,
-    find_interval,
     is_below_limit,
     is_equal,
     is_lower,
@@ -25,7 +25,6 @@ from oni.recipes.experiments.verdicts import (
     judge_trains,
     judge_worse_than_best,
     mirror,
-    t_quantile,
 )
 
 HELD, NOT_HELD, UNDECIDED, NOT_TESTED = Verdict
