@@ -319,7 +319,7 @@ EXPERIMENT = Experiment(
     sweeps=describe_sweeps(ROWS, network="has networks of its own", learning_rate="chooses it on images held out"),
     findings="ONI ends three points below the plain network and below orthogonal initialisations with gains 1 and "
     "sqrt 2, which are alike; weight normalisation is a little above these. OLM x sqrt 2 ends two points below them. "
-    "What helps seems to be centring, as ONI and OLM do: ONI that is not centred, with a fixed scale, ends about as high "
+    "What helps seems to be centring: ONI that is not centred, with a fixed scale, ends about as high "
     "as the orthogonal initialisation from which it starts, and centred weight normalisation, whose rows need not be "
     "orthogonal, as low as ONI, so far in one seed. Batch normalisation has a lower mean than ONI and OLM x sqrt 2 a "
     "higher one; neither difference is significant. All but weight normalisation and batch "
